@@ -1,0 +1,211 @@
+//! Who is calling? Every door collects signals; this decides what they mean.
+
+use std::fmt;
+
+use crate::{SessionId, SessionKey, Source, id::InvalidSessionId};
+
+/// What a door knows about its caller.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// `--session`, from whoever started this process.
+    pub explicit: Option<String>,
+    /// The environment of this process, as far as it was asked for.
+    pub env: Vec<(String, String)>,
+    /// `_meta.threadId` of this call, which Codex sends.
+    pub thread_id: Option<String>,
+    /// `agent-session-id` of this call, which goose sends.
+    pub agent_session_id: Option<String>,
+    /// The name the client gave itself.
+    pub client_name: Option<String>,
+}
+
+/// Which session a call belongs to, and how we know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub session: Claim,
+    pub evidence: Evidence,
+}
+
+/// What the strongest signal names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// A session id; the session may not exist yet.
+    Id(SessionId, Source),
+    /// A session key; its session must exist.
+    Key(SessionKey),
+    /// No signal: a session of our own for this process.
+    Own,
+    /// A signal that names nothing allowed: every tool answers with this error.
+    Invalid(InvalidSessionId),
+}
+
+/// The signal an identity rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    Explicit,
+    Env(&'static str),
+    CallMeta(&'static str),
+    Nothing,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Explicit => f.write_str("--session"),
+            Self::Env(name) => write!(f, "{name} in the environment"),
+            Self::CallMeta(name) => write!(f, "{name} of the call"),
+            Self::Nothing => f.write_str("no signal: a session of this process"),
+        }
+    }
+}
+
+/// The variable that names a session for whatever is started below.
+pub const SESS_SESSION: &str = "SESS_SESSION";
+
+/// Where hosts say which of their sessions started us, and the names they go by.
+pub const HOST_VARIABLES: [(&str, Source, &str); 5] = [
+    ("CLAUDE_CODE_SESSION_ID", Source::Claude, "claude"),
+    ("QWEN_CODE_SESSION_ID", Source::Qwen, "qwen"),
+    ("COPILOT_AGENT_SESSION_ID", Source::Copilot, "copilot"),
+    ("GEMINI_SESSION_ID", Source::Gemini, "gemini"),
+    ("AGENT_SESSION_ID", Source::Goose, "goose"),
+];
+
+/// Hosts that give no session id in the environment: under one of these, an id
+/// found there was inherited from another host further up.
+const SILENT_HOSTS: [&str; 3] = ["opencode", "codex", "cursor"];
+
+/// Decides whose call this is.
+///
+/// The order: an explicit session, the host's own signal (the call's before the
+/// environment's), `SESS_SESSION`, a session of our own. `SESS_SESSION` comes
+/// after the host, because an inherited variable must not make a nested host
+/// write its parent's plan; for the same reason a host variable counts only
+/// when the client does not say it is another host.
+pub fn identify(signals: &Signals) -> Identity {
+    if let Some(text) = &signals.explicit {
+        return Identity { session: claim(text), evidence: Evidence::Explicit };
+    }
+    let per_call = [
+        (&signals.thread_id, Source::Codex, "_meta.threadId"),
+        (&signals.agent_session_id, Source::Goose, "agent-session-id"),
+    ];
+    for (value, source, name) in per_call {
+        if let Some(id) = value.as_deref().filter(|id| !id.is_empty()) {
+            return Identity { session: native(id, source), evidence: Evidence::CallMeta(name) };
+        }
+    }
+    if let Some((variable, id, source)) = host_variable(signals) {
+        return Identity { session: native(id, source), evidence: Evidence::Env(variable) };
+    }
+    if let Some(text) = variable(signals, SESS_SESSION) {
+        return Identity { session: claim(text), evidence: Evidence::Env(SESS_SESSION) };
+    }
+    Identity { session: Claim::Own, evidence: Evidence::Nothing }
+}
+
+fn host_variable(signals: &Signals) -> Option<(&'static str, &str, Source)> {
+    let client = signals.client_name.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let is_silent = SILENT_HOSTS.iter().any(|host| client.contains(host));
+    let known = HOST_VARIABLES.iter().find(|(_, _, host)| client.contains(host));
+    match (is_silent, known) {
+        (true, _) => None,
+        (false, Some(&(name, source, _))) => variable(signals, name).map(|id| (name, id, source)),
+        (false, None) => HOST_VARIABLES
+            .iter()
+            .find_map(|&(name, source, _)| variable(signals, name).map(|id| (name, id, source))),
+    }
+}
+
+fn variable<'a>(signals: &'a Signals, name: &str) -> Option<&'a str> {
+    let (_, value) = signals.env.iter().find(|(key, value)| key == name && !value.is_empty())?;
+    Some(value)
+}
+
+fn native(id: &str, source: Source) -> Claim {
+    match id.parse() {
+        Ok(id) => Claim::Id(id, source),
+        Err(error) => Claim::Invalid(error),
+    }
+}
+
+/// Reads what a person or a parent process gave as a session: a key,
+/// `<source>:<native id>`, or an id.
+fn claim(text: &str) -> Claim {
+    let text = text.trim();
+    if let Ok(key) = text.parse() {
+        return Claim::Key(key);
+    }
+    if let Some((prefix, id)) = text.split_once(':')
+        && let Ok(source) = prefix.parse()
+    {
+        return native(id, source);
+    }
+    native(text, Source::Native)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signals are written `name=value`; the answer is the session and how we know.
+    #[track_caller]
+    fn check(signals: &[&str], answer: &str) {
+        let mut told = Signals::default();
+        for signal in signals {
+            let (name, value) = signal.split_once('=').expect("name=value");
+            let value = value.to_owned();
+            match name {
+                "--session" => told.explicit = Some(value),
+                "threadId" => told.thread_id = Some(value),
+                "agent-session-id" => told.agent_session_id = Some(value),
+                "client" => told.client_name = Some(value),
+                variable => told.env.push((variable.to_owned(), value)),
+            }
+        }
+        let identity = identify(&told);
+        let session = match identity.session {
+            Claim::Id(id, source) => format!("{source}:{id}"),
+            Claim::Key(key) => key.to_string(),
+            Claim::Own => "own".to_owned(),
+            Claim::Invalid(error) => error.to_string(),
+        };
+        assert_eq!(format!("{session} by {}", identity.evidence), answer);
+    }
+
+    #[test]
+    fn the_strongest_signal_decides() {
+        check(&[], "own by no signal: a session of this process");
+        check(&["SESS_SESSION=s1"], "native:s1 by SESS_SESSION in the environment");
+        check(
+            &["SESS_SESSION=s1", "CLAUDE_CODE_SESSION_ID=c1"],
+            "claude:c1 by CLAUDE_CODE_SESSION_ID in the environment",
+        );
+        check(&["CLAUDE_CODE_SESSION_ID=c1", "threadId=t1"], "codex:t1 by _meta.threadId of the call");
+        check(&["agent-session-id=g1"], "goose:g1 by agent-session-id of the call");
+        check(&["--session=x", "threadId=t1", "SESS_SESSION=s1"], "native:x by --session");
+        check(&["AGENT_SESSION_ID=20261115_1"], "goose:20261115_1 by AGENT_SESSION_ID in the environment");
+        check(&["CLAUDE_CODE_SESSION_ID="], "own by no signal: a session of this process");
+    }
+
+    #[test]
+    fn a_nested_host_does_not_speak_as_its_parent() {
+        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=opencode"], "own by no signal: a session of this process");
+        check(
+            &["CLAUDE_CODE_SESSION_ID=c1", "AGENT_SESSION_ID=g1", "client=goose-desktop"],
+            "goose:g1 by AGENT_SESSION_ID in the environment",
+        );
+        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=gemini-cli-mcp-client"], "own by no signal: a session of this process");
+        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=claude-code"], "claude:c1 by CLAUDE_CODE_SESSION_ID in the environment");
+    }
+
+    #[test]
+    fn an_explicit_session_is_a_key_a_source_and_id_or_an_id() {
+        check(&["--session=agent:main:main"], "agent:main:main by --session");
+        check(&["--session=codex:019a"], "codex:019a by --session");
+        check(&["--session= s-1 "], "native:s-1 by --session");
+        check(&["--session=../x"], "invalid session ID: \"../x\" by --session");
+        check(&["--session=a:b"], "invalid session ID: \"a:b\" by --session");
+        check(&["--session="], "invalid session ID: \"\" by --session");
+    }
+}

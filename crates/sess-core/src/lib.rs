@@ -1,0 +1,24 @@
+//! What sessions, messages, plans and callers are, and what may happen to them.
+//!
+//! Everything here is pure: no I/O, no clock, no randomness. Times, ids and
+//! random bits are arguments, so every decision can be tested as plain text in,
+//! text out.
+
+pub mod id;
+pub mod key;
+pub mod message;
+pub mod plan;
+pub mod session;
+pub mod time;
+pub mod transcript;
+
+pub mod identity;
+pub mod policy;
+pub mod redact;
+pub mod reference;
+
+pub use id::{MessageId, SessionId};
+pub use key::{AgentId, SessionKey};
+pub use message::Message;
+pub use session::Source;
+pub use time::Timestamp;

@@ -1,0 +1,111 @@
+//! Who may see what. One function, asked by every tool and every door.
+
+use crate::{SessionKey, session::Session};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Viewer<'a> {
+    pub standing: Standing,
+    /// The key of the asking session, when it has one.
+    pub key: Option<&'a SessionKey>,
+    pub confinement: Confinement,
+}
+
+/// Whether a person or an agent is asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The person whose store this is.
+    Owner,
+    /// An agent, acting as a session.
+    Agent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    Free,
+    Sandboxed,
+}
+
+/// `tools.context.visibility`: which sessions the context tools may show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContextVisibility {
+    /// Only sessions of the caller's own agent.
+    Agent,
+    /// Every session of this store's owner.
+    #[default]
+    All,
+}
+
+/// What a viewer may see, once and for all sessions of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    /// Sessions whose key names this agent.
+    Agent(crate::AgentId),
+    /// The viewer's own session and what it spawned, at any depth.
+    Tree(SessionKey),
+    Nothing,
+}
+
+/// Returns what the context tools may show this viewer.
+pub fn context_scope(viewer: &Viewer<'_>, visibility: ContextVisibility) -> Scope {
+    if viewer.standing == Standing::Owner {
+        return Scope::All;
+    }
+    match (viewer.confinement, visibility, viewer.key) {
+        (Confinement::Sandboxed, _, Some(key)) => Scope::Tree(key.clone()),
+        (Confinement::Free, ContextVisibility::All, _) => Scope::All,
+        (Confinement::Free, ContextVisibility::Agent, Some(key)) => {
+            key.agent().map_or(Scope::Nothing, Scope::Agent)
+        }
+        (_, _, None) => Scope::Nothing,
+    }
+}
+
+impl Scope {
+    /// Tells whether `session` is inside; `ancestors` are the keys above it.
+    pub fn admits(&self, session: &Session, ancestors: &[SessionKey]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Agent(agent) => session.key.agent().as_ref() == Some(agent),
+            Self::Tree(root) => session.key == *root || ancestors.contains(root),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// May this caller approve a plan or ask for changes?
+///
+/// Never an agent: a peer's words are not the person's consent.
+pub fn may_review(standing: Standing) -> bool {
+    standing == Standing::Owner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(who: &str, visibility: ContextVisibility, scope: &str) {
+        let key: SessionKey = "agent:claude:chat:1".parse().expect("a key");
+        let viewer = Viewer {
+            standing: if who == "owner" { Standing::Owner } else { Standing::Agent },
+            key: (who != "agent without session").then_some(&key),
+            confinement: if who == "sandboxed" { Confinement::Sandboxed } else { Confinement::Free },
+        };
+        assert_eq!(format!("{:?}", context_scope(&viewer, visibility)), scope);
+    }
+
+    #[test]
+    fn the_whole_table_of_context_visibility() {
+        use ContextVisibility::{Agent, All};
+        check("owner", Agent, "All");
+        check("owner", All, "All");
+        check("agent", All, "All");
+        check("agent", Agent, "Agent(AgentId(\"claude\"))");
+        check("sandboxed", All, "Tree(SessionKey(\"agent:claude:chat:1\"))");
+        check("sandboxed", Agent, "Tree(SessionKey(\"agent:claude:chat:1\"))");
+        check("agent without session", All, "All");
+        check("agent without session", Agent, "Nothing");
+    }
+}

@@ -1,0 +1,103 @@
+//! References to sessions, as people and agents write them.
+
+use crate::{SessionId, SessionKey, Source};
+
+/// The fewest characters of an id that name it by prefix.
+pub const PREFIX_LEN_MIN: usize = 8;
+
+/// What a reference means before anything is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// `-1` is the newest other session, `-2` the one before it.
+    Relative(u64),
+    /// A session key.
+    Key(SessionKey),
+    /// `<source>:<native id>`.
+    Native(Source, SessionId),
+    /// A session id, or a prefix of one when it is long enough.
+    Id(SessionId),
+    /// Text that no session can have as its id: not found, whatever is stored.
+    Nothing,
+}
+
+/// Why a reference names no session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    #[error("session_id must not be empty")]
+    Empty,
+    #[error("cannot resolve session \"{reference}\": session offset {offset} out of range (have {have} sessions)")]
+    OutOfRange { reference: String, offset: u64, have: u64 },
+    #[error("cannot read the current session; reference a different one")]
+    Current,
+    #[error("session \"{0}\" not found")]
+    NotFound(String),
+    #[error("session \"{reference}\" is ambiguous ({matches} match); give more of the id")]
+    Ambiguous { reference: String, matches: u64 },
+}
+
+impl Reference {
+    /// Reads a reference; white space around it does not count.
+    pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(ReferenceError::Empty);
+        }
+        if let Some(offset) = relative_offset(text) {
+            return Ok(Self::Relative(offset));
+        }
+        if let Ok(key) = text.parse() {
+            return Ok(Self::Key(key));
+        }
+        if let Some((prefix, id)) = text.split_once(':')
+            && let (Ok(source), Ok(id)) = (prefix.parse(), id.parse())
+        {
+            return Ok(Self::Native(source, id));
+        }
+        Ok(text.parse().map_or(Self::Nothing, Self::Id))
+    }
+}
+
+/// `-` and a number from 1 up. Leading zeros are not a number anybody means.
+fn relative_offset(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix('-')?;
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    if !is_number || digits.is_empty() {
+        return None;
+    }
+    // A number too large for the type is still a relative reference, out of any range.
+    Some(digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_a_minus_and_a_positive_number_is_relative() {
+        let check = |text: &str, read: &str| assert_eq!(format!("{:?}", Reference::parse(text)), read);
+        check("-1", "Ok(Relative(1))");
+        check(" -20\n", "Ok(Relative(20))");
+        check("-99999999999999999999", "Ok(Relative(18446744073709551615))");
+        check("0", "Ok(Id(SessionId(\"0\")))");
+        check("1", "Ok(Id(SessionId(\"1\")))");
+        for nothing in ["+1", "-0", "-abc", "--1", "-", "-01", "-1x", "- 1", "../x", "a/b"] {
+            check(nothing, "Ok(Nothing)");
+        }
+        check("", "Err(Empty)");
+        check(" \t", "Err(Empty)");
+        check("agent:Main:main", "Ok(Key(SessionKey(\"agent:main:main\")))");
+        check("codex:abc", "Ok(Native(Codex, SessionId(\"abc\")))");
+        check("nobody:abc", "Ok(Nothing)");
+    }
+
+    proptest! {
+        #[test]
+        fn every_positive_offset_is_relative_and_nothing_else_is(text in "-?[0-9a-z+-]{0,6}") {
+            let oracle = regex::Regex::new(r"\A-[1-9][0-9]*\z").expect("valid");
+            let relative = matches!(Reference::parse(&text), Ok(Reference::Relative(_)));
+            prop_assert_eq!(relative, oracle.is_match(&text));
+        }
+    }
+}

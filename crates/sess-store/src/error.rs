@@ -1,0 +1,69 @@
+//! What can go wrong in a store, sorted by what the caller can do about it.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use sess_core::SessionId;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the store did not do it.
+///
+/// Cloneable, because one failed commit answers every caller in its group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("session \"{0}\" not found")]
+    NoSession(SessionId),
+    #[error("the plan is at revision {actual}, not {expected}")]
+    StaleRevision { expected: u64, actual: u64 },
+    #[error("idempotency key \"{0}\" was used before for another request")]
+    KeyReused(String),
+    /// What is stored and what was asked contradict each other.
+    #[error("{0}")]
+    Conflict(String),
+    /// The machine says no: full, read-only, locked, not there. Worth another try once that changed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A later version wrote this store. Never migrated back, never reset.
+    #[error("{0}")]
+    Newer(String),
+    /// Stored data is not what was written.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl Error {
+    /// Turns a database error into a sentence that names the file and the cause.
+    pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        let path = path.display();
+        let Some(code) = error.sqlite_error_code() else {
+            return Self::Damaged(format!("the store {path} answered something unexpected: {error}"));
+        };
+        match code {
+            ErrorCode::DiskFull => Self::Unavailable(format!(
+                "no space left for the store {path}: free some space, then try again; nothing was lost"
+            )),
+            ErrorCode::ReadOnly => Self::Unavailable(format!(
+                "the store {path} is read-only: make the file and its directory writable, then try again"
+            )),
+            ErrorCode::CannotOpen | ErrorCode::PermissionDenied => Self::Unavailable(format!(
+                "cannot open the store {path}: check that it is a file in a directory that you may write"
+            )),
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Unavailable(format!(
+                "the store {path} stayed locked by another process; try again"
+            )),
+            ErrorCode::DatabaseCorrupt => Self::Damaged(format!(
+                "the store {path} is damaged ({error}); `sess doctor --salvage <new dir>` copies what can be read"
+            )),
+            ErrorCode::NotADatabase => Self::Damaged(format!(
+                "{path} is not a sess store, or its first page is damaged; \
+                 `sess doctor --salvage <new dir>` copies what can be read"
+            )),
+            _ => Self::Unavailable(format!("the store {path} failed: {error}")),
+        }
+    }
+
+    pub(crate) fn from_io(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::Unavailable(format!("cannot {what} {}: {error}", path.display()))
+    }
+}

@@ -1,0 +1,352 @@
+//! Where sessions, messages, plans and events live.
+//!
+//! One narrow trait a noun; [`Store`] is their sum, and [`open`] the only way to
+//! one. Nothing above the traits knows which backend keeps the promises:
+//!
+//! - An acknowledged write survives `kill -9` and power loss. What was not
+//!   acknowledged is wholly there or wholly not.
+//! - A transcript only grows; `seq` is dense from 1; every reader sees one order.
+//! - A follower with a [`Position`] sees everything after it exactly once.
+//! - Damage costs the damaged row, and is named.
+//! - A full disk or a read-only directory is an error that says so; what was
+//!   there stays, and work goes on when the cause is gone.
+//!
+//! What a plan or a reference *means* is decided above, in `sess-core`.
+
+mod error;
+mod plan_files;
+mod sqlite;
+
+use std::{path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use sess_core::{
+    AgentId, MessageId, SessionId, SessionKey, Source, Timestamp,
+    message::{Body, Shape},
+    plan,
+    session::{NewSession, Session},
+};
+use tokio::sync::watch;
+
+pub use error::{Error, Result};
+pub use plan_files::{FileError, PlanFiles, StagedPlan};
+pub use sqlite::{Health, Salvaged, health, salvage};
+
+/// Opens the store in `dir`, and makes it there when there is none.
+pub fn open(dir: &Path) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(sqlite::Sqlite::open(dir)?))
+}
+
+/// Everything that nodes share.
+pub trait Store: Sessions + Messages + Plans + Feed + Search {}
+
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// Makes the session, unless its id exists already; returns it as it stands.
+    async fn ensure_session(&self, new: NewSession) -> Result<Session>;
+
+    async fn session(&self, id: &SessionId) -> Result<Option<Session>>;
+
+    /// Returns the transcript that `key` leads to now.
+    async fn session_by_key(&self, key: &SessionKey) -> Result<Option<Session>>;
+
+    /// Returns up to `limit` sessions whose id starts with `prefix`.
+    async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>>;
+
+    /// Returns the sessions that `parent` spawned itself, oldest first.
+    async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>>;
+
+    /// Returns `limit` sessions from the `offset`-th on: most recent activity
+    /// first, ties by creation (newest first), then by id.
+    async fn list_sessions(&self, filter: &SessionFilter, offset: u64, limit: usize) -> Result<Vec<Session>>;
+
+    /// Counts up to `most`; a larger number comes back as `most`.
+    async fn count_sessions(&self, filter: &SessionFilter, most: u64) -> Result<u64>;
+
+    async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session>;
+}
+
+#[async_trait]
+pub trait Messages: Send + Sync {
+    /// Appends the messages as one: all of them are durable when this returns, or none is there.
+    ///
+    /// With a key, the same request acts once: a retry gets the first answer.
+    async fn append(
+        &self,
+        session: &SessionId,
+        messages: Vec<NewMessage>,
+        key: Option<RequestKey>,
+    ) -> Result<Appended>;
+
+    /// Brings in a whole session from elsewhere, as one.
+    ///
+    /// A session that is here already gets the messages it lacks, when those it
+    /// has are the same; otherwise [`Error::Conflict`].
+    async fn import(&self, session: ImportedSession) -> Result<Imported>;
+
+    /// Returns up to `limit` messages of the span, oldest first.
+    async fn messages(&self, session: &SessionId, span: Span, limit: usize) -> Result<MessagePage>;
+
+    /// Returns the sequence number of a message, by its id.
+    async fn find_message(&self, session: &SessionId, id: &MessageId) -> Result<Option<u64>>;
+
+    /// Counts the messages of the span that have one of `mask`'s bits in their [`Shape`].
+    async fn count_messages(&self, session: &SessionId, span: Span, mask: u8) -> Result<u64>;
+}
+
+#[async_trait]
+pub trait Plans: Send + Sync {
+    /// Stores a new revision, state `draft`; the session is made when it is new.
+    ///
+    /// The revision is not told to followers before [`Plans::announce_plan`].
+    async fn write_plan(&self, session: NewSession, write: PlanWrite) -> Result<PlanWritten>;
+
+    /// Takes back the newest revision, which was never announced.
+    async fn withdraw_plan(&self, session: &SessionId, revision: u64) -> Result<()>;
+
+    /// Tells followers of every revision up to `revision`, each once.
+    async fn announce_plan(&self, session: &SessionId, revision: u64, path: &str) -> Result<()>;
+
+    /// Returns the plan's newest revision and state.
+    async fn plan(&self, session: &SessionId) -> Result<Option<Plan>>;
+
+    /// Returns one revision with its content.
+    async fn plan_revision(&self, session: &SessionId, revision: u64) -> Result<Option<PlanRevision>>;
+
+    /// Returns up to `limit` revisions without their contents, oldest first.
+    async fn plan_log(&self, session: &SessionId, limit: usize) -> Result<Vec<PlanRevision>>;
+
+    /// Changes the state, if revision and state are still the ones the decision was made on.
+    async fn change_plan_state(&self, session: &SessionId, change: PlanChange) -> Result<()>;
+
+    /// Records that the sweep took the plan's file away: it counts as not written.
+    async fn mark_plan_swept(&self, session: &SessionId, revision: u64) -> Result<()>;
+}
+
+#[async_trait]
+pub trait Feed: Send + Sync {
+    /// Returns up to `limit` items after `after`, in the order they were committed.
+    async fn feed(&self, after: Position, limit: usize) -> Result<Vec<FeedItem>>;
+
+    /// Returns the position of the newest item.
+    async fn head(&self) -> Result<Position>;
+
+    /// Wakes whenever something may have been committed, by any process.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+#[async_trait]
+pub trait Search: Send + Sync {
+    /// Returns up to `limit` messages that match, newest first, older than `before`.
+    async fn search(&self, query: &SearchQuery, before: Option<Position>, limit: usize) -> Result<Vec<Hit>>;
+
+    /// Brings search index and mirror up to date; `told` hears how many of how many are done.
+    async fn catch_up(&self, told: &(dyn Fn(u64, u64) + Send + Sync)) -> Result<()>;
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// Only sessions whose key names this agent.
+    pub agent: Option<AgentId>,
+    pub source: Option<Source>,
+    /// Only titles that contain this, in any case.
+    pub title: Option<String>,
+    /// Only sessions that ran in this directory or below.
+    pub cwd: Option<String>,
+    pub archived: Archived,
+    pub except: Vec<SessionId>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Archived {
+    #[default]
+    Hidden,
+    Included,
+}
+
+#[derive(Clone, Debug)]
+pub enum SessionPatch {
+    Title(String),
+    Starred(bool),
+    Archived(bool),
+}
+
+/// A message before the store gives it its place.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    pub id: MessageId,
+    pub body: Body,
+}
+
+/// A caller's own name for a request, and the fingerprint of what it asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    pub key: String,
+    pub fingerprint: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub first_seq: u64,
+    pub last_seq: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct ImportedSession {
+    pub session: NewSession,
+    pub starred: bool,
+    pub messages: Vec<NewMessage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// How many messages were new.
+    pub added: u64,
+    pub total: u64,
+    pub existed: bool,
+}
+
+/// A contiguous part of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The newest ones.
+    Last,
+    /// The newest ones with a smaller sequence number.
+    Before(u64),
+    /// The oldest ones with a larger sequence number.
+    After(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct MessagePage {
+    pub messages: Vec<StoredMessage>,
+    pub damaged: Vec<DamagedMessage>,
+}
+
+/// A message as it is stored: its body is ready JSON, to be copied through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMessage {
+    pub position: Position,
+    pub id: MessageId,
+    pub seq: u64,
+    pub shape: Shape,
+    pub body: String,
+}
+
+impl StoredMessage {
+    /// Returns the message as its one line of JSON.
+    pub fn to_json(&self) -> String {
+        sess_core::message::json_line(&self.id, self.seq, &self.body)
+    }
+
+    /// Parses the body; what the store wrote parses, unless a later version wrote it.
+    pub fn parse(&self) -> Result<Body> {
+        serde_json::from_str(&self.body)
+            .map_err(|error| Error::Damaged(format!("message {} cannot be read: {error}", self.seq)))
+    }
+}
+
+/// A message that is there but cannot be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedMessage {
+    pub seq: u64,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanWrite {
+    pub content: String,
+    pub agent: String,
+    pub at: Timestamp,
+    /// Refuse with [`Error::StaleRevision`] unless this is the newest revision.
+    pub expect_revision: Option<u64>,
+    pub key: Option<RequestKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanWritten {
+    pub revision: u64,
+    /// The request was known already, and nothing was written now.
+    pub replayed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub revision: u64,
+    pub state: plan::State,
+    /// Followers were told of the revisions up to this one.
+    pub announced: u64,
+    pub swept: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRevision {
+    pub revision: u64,
+    pub agent: String,
+    pub at: Timestamp,
+    pub size_bytes: u64,
+    /// Empty in a log.
+    pub content: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanChange {
+    pub revision: u64,
+    pub from: plan::State,
+    pub to: plan::State,
+    pub by: String,
+    pub note: Option<String>,
+    pub at: Timestamp,
+}
+
+/// A place in the order of everything committed to one store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// Something that was committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedItem {
+    pub position: Position,
+    pub session: SessionId,
+    pub what: Happening,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening {
+    Message(StoredMessage),
+    SessionCreated { at: Timestamp, key: SessionKey },
+    SessionChanged { at: Timestamp, change: String },
+    PlanUpdated { at: Timestamp, revision: u64, path: String, agent: String, content: String },
+    PlanState { at: Timestamp, revision: u64, state: plan::State, by: String, note: Option<String> },
+    /// An item that is there but cannot be read.
+    Damaged { reason: String },
+}
+
+/// Words to look for. All must be there, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct SearchQuery {
+    pub terms: Vec<Term>,
+    pub agent: Option<AgentId>,
+    pub source: Option<Source>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// One word, or several that must stand together.
+    pub text: String,
+    pub matching: Matching,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    Whole,
+    Prefix,
+    Absent,
+}
+
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub session: Session,
+    pub message: StoredMessage,
+}

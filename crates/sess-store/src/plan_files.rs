@@ -1,0 +1,270 @@
+//! Plan files: `<dir>/<session id>.md`, written whole or not at all.
+//!
+//! All work goes through a handle on the directory, never through a path that
+//! somebody could swap in between; links are not followed. Which revision a file
+//! *is* gets decided above.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::{fd::OwnedFd, unix::fs::DirBuilderExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use sess_core::{SessionId, Timestamp, plan};
+
+/// How long a writer waits for another one to finish.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOCK_STEP: Duration = Duration::from_millis(2);
+const LOCK_NAME: &str = ".lock";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// One clear sentence: which path, what failed, why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {action} {}: {cause}", path.display())]
+pub struct FileError {
+    pub path: PathBuf,
+    pub action: &'static str,
+    pub cause: String,
+}
+
+/// The directory of plan files.
+#[derive(Clone, Debug)]
+pub struct PlanFiles {
+    dir: PathBuf,
+}
+
+/// A plan on disk under a temporary name, flushed, waiting for its place.
+#[derive(Debug)]
+pub struct StagedPlan {
+    name: String,
+    target: String,
+}
+
+/// The directory, opened, with the right to change it.
+///
+/// One writer at a time in all processes: row and file change together.
+#[derive(Debug)]
+pub struct LockedDir<'a> {
+    files: &'a PlanFiles,
+    handle: OwnedFd,
+    _lock: File,
+}
+
+impl PlanFiles {
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    pub fn path(&self, session: &SessionId) -> PathBuf {
+        self.dir.join(file_name(session))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Reads a plan; `None` when there is none.
+    ///
+    /// Refuses what is not a regular file, and a link wherever it leads.
+    pub fn read(&self, session: &SessionId) -> Result<Option<String>, FileError> {
+        let handle = match self.open_dir() {
+            Ok(handle) => handle,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.dir_error("open", &error)),
+        };
+        read_at(&handle, &file_name(session)).map_err(|error| FileError {
+            path: self.path(session),
+            action: "read the plan",
+            cause: cause(&error),
+        })
+    }
+
+    /// Makes the directory when it is missing, and waits for the right to change it.
+    pub fn lock(&self) -> Result<LockedDir<'_>, FileError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
+        made.map_err(|error| self.dir_error("create", &error))?;
+        let handle = self.open_dir().map_err(|error| self.dir_error("open", &error))?;
+        rustix::fs::fchmod(&handle, Mode::from(0o700))
+            .map_err(|error| self.dir_error("protect", &error.into()))?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = rustix::fs::openat(&handle, LOCK_NAME, flags, Mode::from(0o600))
+            .map_err(|error| self.dir_error("lock", &error.into()))?;
+        let lock = File::from(lock);
+        wait_for(&lock).map_err(|error| self.dir_error("lock", &error))?;
+        Ok(LockedDir { files: self, handle, _lock: lock })
+    }
+
+    fn open_dir(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        rustix::fs::open(&self.dir, flags, Mode::empty()).map_err(|error| {
+            if matches!(error, rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) {
+                io::Error::new(io::ErrorKind::NotADirectory, "it is a link or not a directory; plans stay where they were put")
+            } else {
+                error.into()
+            }
+        })
+    }
+
+    fn dir_error(&self, verb: &'static str, error: &io::Error) -> FileError {
+        let action = match verb {
+            "create" => "create the plan directory",
+            "open" => "open the plan directory",
+            "protect" => "protect the plan directory",
+            _ => "lock the plan directory",
+        };
+        FileError { path: self.dir.clone(), action, cause: cause(error) }
+    }
+}
+
+impl LockedDir<'_> {
+    /// Writes and flushes the content under a temporary name; `nonce` keeps names apart.
+    pub fn stage(&self, session: &SessionId, content: &str, nonce: u64) -> Result<StagedPlan, FileError> {
+        let staged =
+            StagedPlan { name: format!(".{session}.{nonce:016x}{TEMPORARY_SUFFIX}"), target: file_name(session) };
+        let write = || -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&self.handle, &staged.name, flags, Mode::from(0o600))?;
+            rustix::fs::fchmod(&file, Mode::from(0o600))?;
+            let mut file = File::from(file);
+            file.write_all(content.as_bytes())?;
+            file.sync_all()
+        };
+        match write() {
+            Ok(()) => Ok(staged),
+            Err(error) => {
+                self.discard(&staged);
+                Err(self.error(session, "write the plan", &error))
+            }
+        }
+    }
+
+    /// Gives a staged plan its place, durably. Whatever was there is replaced, a link too.
+    pub fn place(&self, session: &SessionId, staged: StagedPlan) -> Result<(), FileError> {
+        if let Err(error) = rustix::fs::renameat(&self.handle, &staged.name, &self.handle, &staged.target) {
+            self.discard(&staged);
+            return Err(self.error(session, "write the plan", &error.into()));
+        }
+        rustix::fs::fsync(&self.handle)
+            .map_err(|error| self.error(session, "write the plan", &error.into()))
+    }
+
+    pub fn read(&self, session: &SessionId) -> Result<Option<String>, FileError> {
+        read_at(&self.handle, &file_name(session))
+            .map_err(|error| self.error(session, "read the plan", &error))
+    }
+
+    /// Tells what stands at the plan's place without following it.
+    pub fn is_regular(&self, session: &SessionId) -> bool {
+        rustix::fs::statat(&self.handle, file_name(session), AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
+    }
+
+    pub fn remove(&self, session: &SessionId) -> Result<(), FileError> {
+        match rustix::fs::unlinkat(&self.handle, file_name(session), AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.error(session, "remove the plan", &error.into())),
+        }
+    }
+
+    /// Removes a staged plan that is not wanted.
+    pub fn discard(&self, staged: &StagedPlan) {
+        if let Err(error) = rustix::fs::unlinkat(&self.handle, &staged.name, AtFlags::empty())
+            && error != rustix::io::Errno::NOENT
+        {
+            tracing::warn!(%error, name = staged.name, "could not remove a temporary plan file");
+        }
+    }
+
+    /// Returns the plans whose file was last changed before `limit`.
+    pub fn older_than(&self, limit: Timestamp) -> Vec<SessionId> {
+        let mut old = Vec::new();
+        for (name, changed) in self.entries() {
+            let session = name.strip_suffix(".md").and_then(|id| id.parse().ok());
+            if let Some(session) = session
+                && changed < limit
+                && self.is_regular(&session)
+            {
+                old.push(session);
+            }
+        }
+        old
+    }
+
+    /// Removes temporary files of ours that a crash left behind before `limit`.
+    pub fn remove_stale_temporaries(&self, limit: Timestamp) {
+        for (name, changed) in self.entries() {
+            if name.starts_with('.') && name.ends_with(TEMPORARY_SUFFIX) && changed < limit {
+                self.discard(&StagedPlan { name, target: String::new() });
+            }
+        }
+    }
+
+    fn entries(&self) -> Vec<(String, Timestamp)> {
+        let Ok(dir) = rustix::fs::Dir::read_from(&self.handle) else { return Vec::new() };
+        dir.flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().to_str().ok()?.to_owned();
+                let stat = rustix::fs::statat(&self.handle, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                let seconds = i64::try_from(stat.st_mtime).ok()?;
+                Some((name, Timestamp::from_millis_clamped(seconds.saturating_mul(1000))))
+            })
+            .collect()
+    }
+
+    fn error(&self, session: &SessionId, action: &'static str, error: &io::Error) -> FileError {
+        FileError { path: self.files.path(session), action, cause: cause(error) }
+    }
+}
+
+fn file_name(session: &SessionId) -> String {
+    format!("{session}.md")
+}
+
+fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
+    // NONBLOCK: a pipe at this place must not make us wait for its writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => return Err(io::Error::other("it is a symbolic link, not a regular file")),
+        Err(error) => return Err(error.into()),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(plan::SIZE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > plan::SIZE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {} bytes", plan::SIZE_BYTES_MAX)));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| io::Error::other("it is not valid UTF-8"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file lock cannot be awaited; callers are on a blocking thread")]
+fn wait_for(lock: &File) -> io::Result<()> {
+    let give_up = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < give_up => std::thread::sleep(LOCK_STEP),
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another process keeps it locked; try again"));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Says what the system said, in the words people know.
+fn cause(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "no space left on the disk".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        _ => error.to_string(),
+    }
+}

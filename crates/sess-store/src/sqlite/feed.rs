@@ -1,0 +1,158 @@
+//! The order of everything: messages and events, read as one feed.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+use sess_core::{SessionId, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{
+    Sqlite, crc, messages, plans,
+    writer::{JobResult, Transaction},
+};
+use crate::{Feed, FeedItem, Happening, Position, Result};
+
+#[async_trait]
+impl Feed for Sqlite {
+    async fn feed(&self, after: Position, limit: usize) -> Result<Vec<FeedItem>> {
+        self.readers.query(|reader| {
+            // Both tables in one snapshot, or an event could overtake a message.
+            let snapshot = reader.unchecked_transaction()?;
+            let mut items = message_items(&snapshot, after, limit)?;
+            items.extend(event_items(&snapshot, after, limit)?);
+            items.sort_by_key(|item| item.position);
+            items.truncate(limit);
+            Ok(items)
+        })
+    }
+
+    async fn head(&self) -> Result<Position> {
+        self.readers.query(head)
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.notice.subscribe()
+    }
+}
+
+pub(super) fn head(reader: &Connection) -> rusqlite::Result<Position> {
+    let head: i64 = reader
+        .prepare_cached(
+            "SELECT max(coalesce((SELECT max(n) FROM messages), 0), coalesce((SELECT max(n) FROM events), 0))",
+        )?
+        .query_row([], |row| row.get(0))?;
+    Ok(Position(head.unsigned_abs()))
+}
+
+/// Writes an event in the transaction that makes it true.
+pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -> JobResult<()> {
+    let (kind, at, data) = match what {
+        Happening::SessionCreated { at, key } => ("session_created", at, json!({ "key": key })),
+        Happening::SessionChanged { at, change } => ("session_changed", at, json!({ "change": change })),
+        Happening::PlanUpdated { at, revision, path, agent, content: _ } => {
+            ("session_plan_updated", at, json!({ "revision": revision, "path": path, "agent": agent }))
+        }
+        Happening::PlanState { at, revision, state, by, note } => (
+            "session_plan_state",
+            at,
+            json!({ "revision": revision, "state": state, "by": by, "note": note }),
+        ),
+        Happening::Message(_) | Happening::Damaged { .. } => {
+            unreachable!("messages are their own record, and damage is never written")
+        }
+    };
+    let data = data.to_string();
+    let position = tx.take_position();
+    tx.connection()
+        .prepare_cached("INSERT INTO events (n, session, at, kind, crc, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![position, session, at.as_millis(), kind, checksum(kind, &data), data])?;
+    Ok(())
+}
+
+fn message_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Vec<FeedItem>> {
+    let mut statement = reader.prepare_cached(
+        "SELECT m.n, m.seq, m.id, m.shape, m.crc, m.body, m.session, s.id \
+         FROM messages m JOIN sessions s ON s.n = m.session WHERE m.n > ?1 ORDER BY m.n LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![messages::signed(after.0), messages::signed(limit as u64)])?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, message) = messages::from_row(row, row.get(6)?)?;
+        let what = match message {
+            Ok(message) => Happening::Message(message),
+            Err(reason) => Happening::Damaged { reason: format!("message {seq} is damaged: {reason}") },
+        };
+        items.extend(item(row, 7, what)?);
+    }
+    Ok(items)
+}
+
+fn event_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Vec<FeedItem>> {
+    let mut statement = reader.prepare_cached(
+        "SELECT e.n, e.kind, e.at, e.data, e.crc, s.id, e.session \
+         FROM events e JOIN sessions s ON s.n = e.session WHERE e.n > ?1 ORDER BY e.n LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![messages::signed(after.0), messages::signed(limit as u64)])?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        let what = happening(reader, row)?
+            .unwrap_or_else(|| Happening::Damaged { reason: "an event is damaged".to_owned() });
+        items.extend(item(row, 5, what)?);
+    }
+    Ok(items)
+}
+
+fn item(row: &Row<'_>, session_column: usize, what: Happening) -> rusqlite::Result<Option<FeedItem>> {
+    let position = Position(row.get::<_, i64>(0)?.unsigned_abs());
+    let session: String = row.get(session_column)?;
+    let Ok(session) = session.parse::<SessionId>() else {
+        tracing::warn!(position = position.0, "the session of an event is damaged; it is left out");
+        return Ok(None);
+    };
+    Ok(Some(FeedItem { position, session, what }))
+}
+
+/// Reads an event; `None` when it is damaged or of a kind from later.
+fn happening(reader: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Happening>> {
+    let kind: String = row.get(1)?;
+    let at = Timestamp::from_millis_clamped(row.get(2)?);
+    let data: String = row.get(3)?;
+    if row.get::<_, u32>(4)? != checksum(&kind, &data) {
+        return Ok(None);
+    }
+    let Ok(data) = serde_json::from_str::<Value>(&data) else { return Ok(None) };
+    let text = |field: &str| data[field].as_str().map(str::to_owned);
+    let what = (|| match kind.as_str() {
+        "session_created" => Some(Happening::SessionCreated { at, key: text("key")?.parse().ok()? }),
+        "session_changed" => Some(Happening::SessionChanged { at, change: text("change")? }),
+        "session_plan_updated" => Some(Happening::PlanUpdated {
+            at,
+            revision: data["revision"].as_u64()?,
+            path: text("path")?,
+            agent: text("agent")?,
+            content: String::new(),
+        }),
+        "session_plan_state" => Some(Happening::PlanState {
+            at,
+            revision: data["revision"].as_u64()?,
+            state: text("state")?.parse().ok()?,
+            by: text("by")?,
+            note: text("note"),
+        }),
+        _ => None,
+    })();
+    let Some(Happening::PlanUpdated { at, revision, path, agent, .. }) = what else { return Ok(what) };
+    let (content, stored): (String, u32) = reader
+        .prepare_cached("SELECT content, crc FROM plan_revisions WHERE session = ?1 AND revision = ?2")?
+        .query_row(params![row.get::<_, i64>(6)?, messages::signed(revision)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    if stored != plans::checksum(revision, &content) {
+        return Ok(None);
+    }
+    Ok(Some(Happening::PlanUpdated { at, revision, path, agent, content }))
+}
+
+pub(super) fn checksum(kind: &str, data: &str) -> u32 {
+    crc(&[kind.as_bytes(), data.as_bytes()])
+}

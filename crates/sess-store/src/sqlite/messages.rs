@@ -1,0 +1,288 @@
+//! Messages in SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use sess_core::{MessageId, SessionId, Timestamp, message::Shape};
+
+use super::{Sqlite, crc, sessions, writer::{JobResult, Transaction}};
+use crate::{
+    Appended, DamagedMessage, Error, Imported, ImportedSession, MessagePage, Messages, NewMessage, Position,
+    RequestKey, Result, Span, StoredMessage,
+};
+
+const COLUMNS: &str = "n, seq, id, shape, crc, body";
+
+#[async_trait]
+impl Messages for Sqlite {
+    async fn append(
+        &self,
+        session: &SessionId,
+        messages: Vec<NewMessage>,
+        key: Option<RequestKey>,
+    ) -> Result<Appended> {
+        let session = session.clone();
+        // Encoded by the caller's thread: the writer's time is everybody's.
+        let messages: Vec<Encoded> = messages.into_iter().map(Encoded::new).collect();
+        self.writer
+            .write(move |tx| {
+                if let Some(answer) = key.as_ref().map(|key| known_answer(tx, key)).transpose()?.flatten() {
+                    return read_appended(&answer);
+                }
+                let appended = append(tx, &session, &messages)?;
+                if let Some(key) = &key {
+                    remember(tx, key, &format!("{} {}", appended.first_seq, appended.last_seq))?;
+                }
+                Ok(appended)
+            })
+            .await
+    }
+
+    async fn import(&self, imported: ImportedSession) -> Result<Imported> {
+        let ImportedSession { session, starred, messages } = imported;
+        let messages: Vec<Encoded> = messages.into_iter().map(Encoded::new).collect();
+        self.writer
+            .write(move |tx| {
+                let (n, is_new) = sessions::ensure(tx, &session, starred)?;
+                let total = messages.len() as u64;
+                let mut have = 0;
+                if !is_new {
+                    have = same_beginning(tx.connection(), n, &session.id, &messages)?;
+                }
+                let rest = &messages[usize::try_from(have).unwrap_or(usize::MAX).min(messages.len())..];
+                if !rest.is_empty() {
+                    append(tx, &session.id, rest)?;
+                }
+                Ok(Imported { added: rest.len() as u64, total: total.max(have), existed: !is_new })
+            })
+            .await
+    }
+
+    async fn messages(&self, session: &SessionId, span: Span, limit: usize) -> Result<MessagePage> {
+        self.readers.read(|reader| {
+            let sqlite = |error: rusqlite::Error| Error::from_sqlite(self.readers.path(), &error);
+            let n = number_of(reader, session).map_err(sqlite)?;
+            let n = n.ok_or_else(|| Error::NoSession(session.clone()))?;
+            page(reader, n, span, limit).map_err(sqlite)
+        })
+    }
+
+    async fn find_message(&self, session: &SessionId, id: &MessageId) -> Result<Option<u64>> {
+        self.readers.query(|reader| {
+            let Some(n) = number_of(reader, session)? else { return Ok(None) };
+            reader
+                .prepare_cached("SELECT seq FROM messages WHERE session = ?1 AND id = ?2")?
+                .query_row(params![n, id.as_str()], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
+                .optional()
+        })
+    }
+
+    async fn count_messages(&self, session: &SessionId, span: Span, mask: u8) -> Result<u64> {
+        self.readers.query(|reader| {
+            let Some(n) = number_of(reader, session)? else { return Ok(0) };
+            let (low, high) = match span {
+                Span::Last => (0, i64::MAX),
+                Span::Before(seq) => (0, signed(seq)),
+                Span::After(seq) => (signed(seq), i64::MAX),
+            };
+            reader
+                .prepare_cached(
+                    "SELECT count(*) FROM messages WHERE session = ?1 AND seq > ?2 AND seq < ?3 AND shape & ?4",
+                )?
+                .query_row(params![n, low, high, mask], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
+        })
+    }
+}
+
+/// A message as it will be stored, but for its place.
+struct Encoded {
+    id: MessageId,
+    at: Timestamp,
+    shape: Shape,
+    body: String,
+}
+
+impl Encoded {
+    fn new(message: NewMessage) -> Self {
+        Self {
+            id: message.id,
+            at: message.body.timestamp,
+            shape: message.body.shape(),
+            body: serde_json::to_string(&message.body).expect("a message body has string keys only"),
+        }
+    }
+}
+
+/// Appends to an existing session; last activity is the last message's time.
+fn append(tx: &mut Transaction<'_>, session: &SessionId, messages: &[Encoded]) -> JobResult<Appended> {
+    let Some(last) = messages.last() else {
+        return Err(Error::Conflict("there is no message to append".to_owned()).into());
+    };
+    let counted = messages.iter().filter(|message| !message.shape.is_system()).count();
+    let (n, last_seq): (i64, i64) = tx
+        .connection()
+        .prepare_cached(
+            "UPDATE sessions SET last_seq = last_seq + ?2, num_messages = num_messages + ?3, updated_at = ?4 \
+             WHERE id = ?1 RETURNING n, last_seq",
+        )?
+        .query_row(
+            params![session.as_str(), signed(messages.len() as u64), signed(counted as u64), last.at.as_millis()],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?
+        .ok_or_else(|| Error::NoSession(session.clone()))?;
+    let last_seq = last_seq.unsigned_abs();
+    let first_seq = last_seq + 1 - messages.len() as u64;
+    for (message, seq) in messages.iter().zip(first_seq..) {
+        let position = tx.take_position();
+        tx.connection()
+            .prepare_cached(
+                "INSERT INTO messages (n, session, seq, id, shape, crc, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                position,
+                n,
+                signed(seq),
+                message.id.as_str(),
+                message.shape.bits(),
+                checksum(n, seq, message.id.as_str(), &message.body),
+                message.body
+            ])?;
+    }
+    Ok(Appended { first_seq, last_seq })
+}
+
+/// Returns how many of `messages` are here already, when all that is here is the same.
+fn same_beginning(
+    connection: &Connection,
+    n: i64,
+    id: &SessionId,
+    messages: &[Encoded],
+) -> JobResult<u64> {
+    let mut have = 0;
+    let mut statement =
+        connection.prepare_cached("SELECT id, body FROM messages WHERE session = ?1 ORDER BY seq")?;
+    let mut rows = statement.query([n])?;
+    while let Some(row) = rows.next()? {
+        let stored: (String, String) = (row.get(0)?, row.get(1)?);
+        match messages.get(have) {
+            // The file is an older copy of what is here.
+            None => return Ok(messages.len() as u64),
+            Some(message) if message.id.as_str() == stored.0 && message.body == stored.1 => have += 1,
+            Some(_) => {
+                return Err(Error::Conflict(format!(
+                    "session {id} is already here with another message {}; nothing was imported",
+                    have + 1
+                ))
+                .into());
+            }
+        }
+    }
+    Ok(have as u64)
+}
+
+/// Returns the first answer to this request, or refuses a key that meant another one.
+pub(super) fn known_answer(tx: &Transaction<'_>, key: &RequestKey) -> JobResult<Option<String>> {
+    let found: Option<(String, String)> = tx
+        .connection()
+        .prepare_cached("SELECT fingerprint, answer FROM requests WHERE key = ?1")?
+        .query_row([&key.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match found {
+        None => Ok(None),
+        Some((fingerprint, answer)) if fingerprint == key.fingerprint => Ok(Some(answer)),
+        Some(_) => Err(Error::KeyReused(key.key.clone()).into()),
+    }
+}
+
+/// Keeps the answer to a request, in the transaction that acts on it.
+pub(super) fn remember(tx: &Transaction<'_>, key: &RequestKey, answer: &str) -> JobResult<()> {
+    tx.connection()
+        .prepare_cached("INSERT INTO requests (key, fingerprint, answer) VALUES (?1, ?2, ?3)")?
+        .execute(params![key.key, key.fingerprint, answer])?;
+    Ok(())
+}
+
+fn read_appended(answer: &str) -> JobResult<Appended> {
+    let numbers: Vec<u64> = answer.split(' ').filter_map(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [first_seq, last_seq] => Ok(Appended { first_seq, last_seq }),
+        _ => Err(Error::Damaged(format!("a stored answer is damaged: \"{answer}\"")).into()),
+    }
+}
+
+pub(super) fn number_of(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT n FROM sessions WHERE id = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn page(connection: &Connection, n: i64, span: Span, limit: usize) -> rusqlite::Result<MessagePage> {
+    let (condition, bound, is_newest_first) = match span {
+        Span::Last => ("seq > ?2 ORDER BY seq DESC", 0, true),
+        Span::Before(seq) => ("seq < ?2 ORDER BY seq DESC", signed(seq), true),
+        Span::After(seq) => ("seq > ?2 ORDER BY seq", signed(seq), false),
+    };
+    let sql = format!("SELECT {COLUMNS} FROM messages WHERE session = ?1 AND {condition} LIMIT ?3");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![n, bound, signed(limit as u64)])?;
+    let mut page = MessagePage::default();
+    let mut last: Option<u64> = None;
+    while let Some(row) = rows.next()? {
+        let (seq, message) = from_row(row, n)?;
+        // Sequence numbers are dense: one that is skipped was lost to damage.
+        if let Some(last) = last {
+            let missing = if is_newest_first { seq + 1..last } else { last + 1..seq };
+            page.damaged.extend(missing.map(|seq| DamagedMessage { seq, reason: "it is missing".to_owned() }));
+        }
+        last = Some(seq);
+        match message {
+            Ok(message) => page.messages.push(message),
+            Err(reason) => page.damaged.push(DamagedMessage { seq, reason }),
+        }
+    }
+    if is_newest_first {
+        page.messages.reverse();
+    }
+    page.damaged.sort_by_key(|message| message.seq);
+    Ok(page)
+}
+
+/// Reads a message, or tells why it cannot be trusted.
+pub(super) fn from_row(
+    row: &Row<'_>,
+    session: i64,
+) -> rusqlite::Result<(u64, std::result::Result<StoredMessage, String>)> {
+    from_row_at(row, 0, session)
+}
+
+/// Reads a message whose columns start at `first`.
+pub(super) fn from_row_at(
+    row: &Row<'_>,
+    first: usize,
+    session: i64,
+) -> rusqlite::Result<(u64, std::result::Result<StoredMessage, String>)> {
+    let position = Position(row.get::<_, i64>(first)?.unsigned_abs());
+    let seq = row.get::<_, i64>(first + 1)?.unsigned_abs();
+    let read = || -> std::result::Result<StoredMessage, String> {
+        let damaged = |error: rusqlite::Error| error.to_string();
+        let id: String = row.get(first + 2).map_err(damaged)?;
+        let shape: u8 = row.get(first + 3).map_err(damaged)?;
+        let stored: u32 = row.get(first + 4).map_err(damaged)?;
+        let body: String = row.get(first + 5).map_err(damaged)?;
+        if stored != checksum(session, seq, &id, &body) {
+            return Err("its checksum does not match".to_owned());
+        }
+        let id = id.parse().map_err(|error: sess_core::id::InvalidMessageId| error.to_string())?;
+        Ok(StoredMessage { position, id, seq, shape: Shape::from_bits(shape), body })
+    };
+    Ok((seq, read()))
+}
+
+pub(super) fn checksum(session: i64, seq: u64, id: &str, body: &str) -> u32 {
+    crc(&[&session.to_le_bytes(), &seq.to_le_bytes(), id.as_bytes(), body.as_bytes()])
+}
+
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,71 @@
+//! The store in one SQLite file, shared by any number of processes.
+//!
+//! One thread writes ([`writer`]); a few connections read beside it
+//! ([`readers`]); what can be made again from the messages — the search index
+//! and the mirror — lives apart ([`derived`]), where it cannot hurt them.
+
+mod connection;
+mod derived;
+mod feed;
+mod messages;
+mod mirror;
+mod notice;
+mod plans;
+mod readers;
+mod salvage;
+mod schema;
+mod sessions;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::sync::watch;
+
+use crate::{Result, Store};
+
+pub use salvage::{Health, Salvaged, health, salvage};
+
+pub(crate) struct Sqlite {
+    // Dropped in this order: derived work reads what the writer committed last.
+    writer: writer::Writer,
+    derived: derived::Derived,
+    readers: Arc<readers::Readers>,
+    notice: notice::Notice,
+    path: PathBuf,
+}
+
+impl Sqlite {
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        let path = connection::prepare(dir)?;
+        let readers = Arc::new(readers::Readers::new(&path));
+        if readers.read(|reader| schema::version(reader, &path))? < schema::VERSION {
+            let mut connection = connection::connect(&path, connection::Access::Write)?;
+            schema::migrate(&mut connection, &path)?;
+        }
+        let committed = Arc::new(watch::Sender::new(0));
+        let derived = derived::Derived::start(dir, Arc::clone(&readers))?;
+        Ok(Self {
+            writer: writer::Writer::start(&path, Arc::clone(&committed), derived.poker())?,
+            derived,
+            notice: notice::Notice::new(&path, committed),
+            readers,
+            path,
+        })
+    }
+}
+
+impl Store for Sqlite {}
+
+/// Returns the checksum that a row is stored with.
+fn crc(parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in parts {
+        // The length keeps ("ab", "c") and ("a", "bc") apart.
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize()
+}

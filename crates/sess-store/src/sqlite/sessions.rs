@@ -1,0 +1,298 @@
+//! Sessions in SQLite.
+
+use std::fmt::Write as _;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
+use sess_core::{
+    SessionId, SessionKey, Timestamp,
+    session::{NewSession, Session},
+};
+
+use super::{Sqlite, crc, feed, messages, writer::{JobResult, Transaction}};
+use crate::{Archived, Error, Happening, Result, SessionFilter, SessionPatch, Sessions};
+
+pub(super) const COLUMNS: &str = "n, id, key, agent, source, title, cwd, parent, created_at, updated_at, \
+     last_seq, num_messages, starred, archived_at, crc";
+
+#[async_trait]
+impl Sessions for Sqlite {
+    async fn ensure_session(&self, new: NewSession) -> Result<Session> {
+        self.writer
+            .write(move |tx| {
+                let (n, _) = ensure(tx, &new, false)?;
+                Ok(whole(by_n(tx.connection(), n)?, &new.id)?)
+            })
+            .await
+    }
+
+    async fn session(&self, id: &SessionId) -> Result<Option<Session>> {
+        let found = self.readers.query(|reader| {
+            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");
+            reader.prepare_cached(&sql)?.query_row([id.as_str()], from_row).optional()
+        })?;
+        found.map(|(_, session)| whole(session, id)).transpose()
+    }
+
+    async fn session_by_key(&self, key: &SessionKey) -> Result<Option<Session>> {
+        // A reset key leads to its newest transcript.
+        let found = self.readers.query(|reader| {
+            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 ORDER BY n DESC LIMIT 1");
+            reader.prepare_cached(&sql)?.query_row([key.as_str()], from_row).optional()
+        })?;
+        found.map(|(_, session)| whole(session, key)).transpose()
+    }
+
+    async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>> {
+        // Ids are ASCII, so the range up to the next letter is exactly the prefix.
+        let end = format!("{prefix}\u{7f}");
+        self.many("id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", params![prefix, end, messages::signed(limit as u64)])
+    }
+
+    async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>> {
+        self.many("parent = ?1 ORDER BY created_at, n", params![parent.as_str()])
+    }
+
+    async fn list_sessions(&self, filter: &SessionFilter, offset: u64, limit: usize) -> Result<Vec<Session>> {
+        let (wheres, mut values) = conditions(filter);
+        values.push(Box::new(messages::signed(limit as u64)));
+        values.push(Box::new(messages::signed(offset)));
+        let rest = format!("{wheres} ORDER BY updated_at DESC, created_at DESC, id LIMIT ? OFFSET ?");
+        self.many(&rest, rusqlite::params_from_iter(values))
+    }
+
+    async fn count_sessions(&self, filter: &SessionFilter, most: u64) -> Result<u64> {
+        let (wheres, mut values) = conditions(filter);
+        values.push(Box::new(messages::signed(most)));
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM sessions WHERE {wheres} LIMIT ?)");
+        self.readers.query(|reader| {
+            let count: i64 = reader
+                .prepare_cached(&sql)?
+                .query_row(rusqlite::params_from_iter(values), |row| row.get(0))?;
+            Ok(count.unsigned_abs())
+        })
+    }
+
+    async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session> {
+        let id = id.clone();
+        self.writer
+            .write(move |tx| {
+                let (n, mut session) = require(tx.connection(), &id)?;
+                let change = match patch {
+                    SessionPatch::Title(title) => {
+                        session.title = title;
+                        "renamed"
+                    }
+                    SessionPatch::Starred(starred) => {
+                        session.starred = starred;
+                        if starred { "starred" } else { "unstarred" }
+                    }
+                    SessionPatch::Archived(archived) => {
+                        session.archived_at = archived.then_some(at);
+                        if archived { "archived" } else { "unarchived" }
+                    }
+                };
+                tx.connection()
+                    .prepare_cached(
+                        "UPDATE sessions SET title = ?2, starred = ?3, archived_at = ?4, crc = ?5 WHERE n = ?1",
+                    )?
+                    .execute(params![
+                        n,
+                        session.title,
+                        session.starred,
+                        session.archived_at.map(Timestamp::as_millis),
+                        checksum(&session)
+                    ])?;
+                feed::record(tx, n, &Happening::SessionChanged { at, change: change.to_owned() })?;
+                Ok(session)
+            })
+            .await
+    }
+}
+
+impl Sqlite {
+    /// Returns the sessions that meet a condition; a damaged one costs itself and a warning.
+    fn many(&self, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Session>> {
+        let rows = self.readers.query(|reader| {
+            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE {rest}");
+            let mut statement = reader.prepare_cached(&sql)?;
+            let rows = statement.query_map(values, from_row)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let readable = rows.into_iter().filter_map(|(_, session)| match session {
+            Ok(session) => Some(session),
+            Err(reason) => {
+                tracing::warn!("{reason}; it is left out");
+                None
+            }
+        });
+        Ok(readable.collect())
+    }
+}
+
+/// Writes the filter as SQL; only top-level sessions are ever listed.
+///
+/// The first condition is the one that the partial indexes carry, letter for letter.
+fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut sql = "parent IS NULL".to_owned();
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if filter.archived == Archived::Hidden {
+        sql.push_str(" AND archived_at IS NULL");
+    }
+    let mut equals = |column: &str, value: String| {
+        let _infallible = write!(sql, " AND {column} ?");
+        values.push(Box::new(value));
+    };
+    if let Some(agent) = &filter.agent {
+        equals("agent =", agent.to_string());
+    }
+    if let Some(source) = filter.source {
+        equals("source =", source.to_string());
+    }
+    if let Some(title) = &filter.title {
+        let pattern = title.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        equals("title LIKE", format!("%{pattern}%"));
+        sql.push_str(" ESCAPE '\\'");
+    }
+    if let Some(cwd) = &filter.cwd {
+        let root = cwd.trim_end_matches('/');
+        sql.push_str(" AND (cwd = ? OR (cwd >= ? AND cwd < ?))");
+        values.push(Box::new(root.to_owned()));
+        values.push(Box::new(format!("{root}/")));
+        values.push(Box::new(format!("{root}0"))); // '0' follows '/'
+    }
+    if filter.source.is_some_and(|source| source != sess_core::Source::Native) {
+        sql.push_str(" AND source <> 'native'");
+    }
+    for id in &filter.except {
+        sql.push_str(" AND id <> ?");
+        values.push(Box::new(id.to_string()));
+    }
+    (sql, values)
+}
+
+/// Returns the session's row number, and whether it was made now.
+pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) -> JobResult<(i64, bool)> {
+    let found: Option<i64> = tx
+        .connection()
+        .prepare_cached("SELECT n FROM sessions WHERE id = ?1")?
+        .query_row([new.id.as_str()], |row| row.get(0))
+        .optional()?;
+    if let Some(n) = found {
+        return Ok((n, false));
+    }
+    let session = Session {
+        id: new.id.clone(),
+        key: new.key.clone(),
+        agent: new.agent.clone(),
+        source: new.source,
+        title: new.title.clone(),
+        cwd: new.cwd.clone(),
+        parent: new.parent.clone(),
+        created_at: new.created_at,
+        updated_at: new.created_at,
+        last_seq: 0,
+        num_messages: 0,
+        starred,
+        archived_at: None,
+    };
+    tx.connection()
+        .prepare_cached(
+            "INSERT INTO sessions (id, key, agent, source, title, cwd, parent, created_at, updated_at, last_seq, \
+             num_messages, starred, archived_at, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10, NULL, ?11)",
+        )?
+        .execute(params![
+            session.id.as_str(),
+            session.key.as_str(),
+            session.agent.as_str(),
+            session.source.as_str(),
+            session.title,
+            session.cwd,
+            session.parent.as_ref().map(SessionKey::as_str),
+            session.created_at.as_millis(),
+            session.updated_at.as_millis(),
+            session.starred,
+            checksum(&session)
+        ])?;
+    let n = tx.connection().last_insert_rowid();
+    feed::record(tx, n, &Happening::SessionCreated { at: new.created_at, key: new.key.clone() })?;
+    Ok((n, true))
+}
+
+/// Returns the session for a change, or refuses.
+pub(super) fn require(connection: &Connection, id: &SessionId) -> JobResult<(i64, Session)> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");
+    let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], from_row).optional()?;
+    let (n, session) = found.ok_or_else(|| Error::NoSession(id.clone()))?;
+    Ok((n, whole(session, id)?))
+}
+
+pub(super) fn by_n(connection: &Connection, n: i64) -> rusqlite::Result<Readable> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE n = ?1");
+    connection.prepare_cached(&sql)?.query_row([n], from_row).map(|(_, session)| session)
+}
+
+fn whole(session: Readable, what: impl std::fmt::Display) -> Result<Session> {
+    session.map_err(|reason| Error::Damaged(format!("session {what} cannot be read: {reason}")))
+}
+
+/// A session, or why its row cannot be trusted.
+pub(super) type Readable = std::result::Result<Session, String>;
+
+/// Reads a row; what is wrong with it is an answer, not a failure of the query.
+pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<(i64, Readable)> {
+    from_row_at(row, 0)
+}
+
+/// Reads a row whose columns start at `first`.
+pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64, Readable)> {
+    let n: i64 = row.get(first)?;
+    let read = || -> std::result::Result<Session, String> {
+        let damaged = |error: rusqlite::Error| format!("session row {n} is damaged: {error}");
+        let text = |column: usize| row.get::<_, String>(first + column).map_err(damaged);
+        let maybe = |column: usize| row.get::<_, Option<String>>(first + column).map_err(damaged);
+        let number = |column: usize| row.get::<_, i64>(first + column).map_err(damaged);
+        let bad = |field: &str| format!("session row {n} is damaged: its {field} is not valid");
+        let session = Session {
+            id: text(1)?.parse().map_err(|_| bad("id"))?,
+            key: text(2)?.parse().map_err(|_| bad("key"))?,
+            agent: text(3)?.parse().map_err(|_| bad("agent"))?,
+            source: text(4)?.parse().map_err(|_| bad("source"))?,
+            title: text(5)?,
+            cwd: maybe(6)?,
+            parent: maybe(7)?.map(|key| key.parse()).transpose().map_err(|_| bad("parent"))?,
+            created_at: Timestamp::from_millis_clamped(number(8)?),
+            updated_at: Timestamp::from_millis_clamped(number(9)?),
+            last_seq: u64::try_from(number(10)?).map_err(|_| bad("last_seq"))?,
+            num_messages: u64::try_from(number(11)?).map_err(|_| bad("num_messages"))?,
+            starred: row.get(first + 12).map_err(damaged)?,
+            archived_at: row
+                .get::<_, Option<i64>>(first + 13)
+                .map_err(damaged)?
+                .map(Timestamp::from_millis_clamped),
+        };
+        if number(14)? != i64::from(checksum(&session)) {
+            return Err(format!("session row {n} ({}) is damaged: its checksum does not match", session.id));
+        }
+        Ok(session)
+    };
+    Ok((n, read()))
+}
+
+/// Covers everything but the counters, which every append moves.
+pub(super) fn checksum(session: &Session) -> u32 {
+    let number = |value: Option<Timestamp>| value.map_or(-1, Timestamp::as_millis).to_le_bytes();
+    let optional = |text: &Option<String>| text.clone().map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
+    crc(&[
+        session.id.as_str().as_bytes(),
+        session.key.as_str().as_bytes(),
+        session.agent.as_str().as_bytes(),
+        session.source.as_str().as_bytes(),
+        session.title.as_bytes(),
+        optional(&session.cwd).as_bytes(),
+        optional(&session.parent.as_ref().map(ToString::to_string)).as_bytes(),
+        &number(Some(session.created_at)),
+        &[u8::from(session.starred)],
+        &number(session.archived_at),
+    ])
+}

@@ -1,0 +1,63 @@
+# The commands of this repository, one line each. What needs an `if` is in xtask/ or scripts/.
+
+# List the commands.
+default:
+    @just --list --unsorted
+
+# What has to be green before a commit.
+check: fmt-check clippy walls docs deny test
+
+# Format everything.
+fmt:
+    cargo fmt --all
+
+fmt-check:
+    cargo fmt --all --check
+
+clippy:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Compare the dependencies between crates with the table.
+walls:
+    cargo xtask walls
+
+# Check the links in the documentation.
+docs:
+    cargo xtask check-docs
+
+# Licences, banned crates, sources.
+deny:
+    PATH="$PWD/target/tools/bin:$PATH" cargo deny --log-level error check --hide-inclusion-graph bans licenses sources
+
+# Unit, integration and documentation tests.
+test:
+    PATH="$PWD/target/tools/bin:$PATH" cargo nextest run --workspace
+    cargo test --quiet --workspace --doc
+
+# Everything that scripts/test runs on a fresh machine.
+test-all:
+    ./scripts/test
+
+# The promises under attack: kills, power cuts, failing disks, damage.
+test-faults:
+    ./scripts/faults
+
+# The same with the figures of a release; takes hours.
+test-long:
+    ./scripts/faults --long
+
+# Fuzz each target for some seconds.
+fuzz seconds="60":
+    ./scripts/fuzz {{ seconds }}
+
+# Each figure of the speed table beside its bound.
+bench:
+    cargo bench --package sess
+
+# The product in a minute, on a scratch store.
+demo:
+    cargo run --release -- demo
+
+# The largest files and functions.
+sizes:
+    cargo xtask sizes
