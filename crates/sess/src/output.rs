@@ -10,7 +10,7 @@ use console::{Alignment, Style, Term, measure_text_width, pad_str, truncate_str}
 use serde::Serialize;
 use serde_json::Value;
 use sess_app::Kind;
-use sess_core::Timestamp;
+use sess_core::{Timestamp, plan::ReviewError};
 
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
@@ -138,10 +138,13 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.downcast_ref::<sess_app::Error>()?;
-    match error.kind() {
-        Kind::NotFound => Some("`sess list` shows the sessions there are"),
-        Kind::Damaged => Some("`sess doctor` checks the whole store"),
-        Kind::Invalid | Kind::Conflict | Kind::Unavailable | Kind::Denied => None,
+    match (error, error.kind()) {
+        (sess_app::Error::Reference(_), Kind::NotFound) => Some("`sess list` shows the sessions there are"),
+        (sess_app::Error::Review(ReviewError::NotReady { .. }), _) => {
+            Some("its author calls exit_plan_mode when it is ready; `sess plan log` shows its revisions")
+        }
+        (_, Kind::Damaged) => Some("`sess doctor` checks the whole store"),
+        _ => None,
     }
 }
 
