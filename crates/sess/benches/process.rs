@@ -147,7 +147,8 @@ fn start_of_cat() -> Duration {
 fn start_after_kill(home: &Path) -> Duration {
     let mut writer = Server::sess(home);
     for _ in 0..20 {
-        let call = request("write_session_plan").replace("\"arguments\":{}", "\"arguments\":{\"content\":\"# p\"}");
+        let call =
+            request("write_session_plan").replace("\"arguments\":{}", "\"arguments\":{\"content\":\"# p\"}");
         let answer = writer.ask(&call);
         assert!(answer.contains("Plan saved"), "{answer}");
     }
