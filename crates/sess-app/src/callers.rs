@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
-    identity::{Claim, Evidence, Identity, Signals, identify},
+    identity::{Claim, Identity, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     session::{NewSession, Session},
 };
@@ -53,9 +53,7 @@ impl App {
     /// session left a sign that an agent does.
     pub fn cli_caller(&self, signals: &Signals) -> Caller {
         let mut caller = self.caller(signals);
-        let mut without_flag = signals.clone();
-        without_flag.explicit = None;
-        if identify(&without_flag).evidence == Evidence::Nothing {
+        if !is_agent(signals) {
             caller.standing = Standing::Owner;
         }
         caller
