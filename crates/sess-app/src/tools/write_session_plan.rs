@@ -13,8 +13,7 @@ pub(super) struct WriteSessionPlan;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     /// The whole plan as Markdown. It replaces the plan that is there.
-    #[serde(default)]
-    #[schemars(with = "String", required)]
+    #[schemars(with = "String", required)] // and not `default`, which would make it optional
     content: Option<String>,
 }
 
