@@ -346,7 +346,7 @@ fn load_hit(reader: &Connection, position: i64, query: &SearchQuery) -> rusqlite
     };
     let Some(session) = session else { return Ok(None) };
     let Ok(owner) = sessions::by_n(reader, session)? else { return Ok(None) };
-    let is_wanted = query.agent.as_ref().is_none_or(|agent| *agent == owner.agent)
+    let is_wanted = query.agent.as_ref().is_none_or(|agent| owner.key.agent().as_ref() == Some(agent))
         && query.source.is_none_or(|source| source == owner.source)
         && owner.archived_at.is_none();
     if !is_wanted {

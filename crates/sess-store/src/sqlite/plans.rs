@@ -64,8 +64,8 @@ impl Plans for Sqlite {
                 };
                 // The request failed: a retry with its key must act.
                 tx.connection()
-                    .prepare_cached("DELETE FROM requests WHERE answer = ?1 AND fingerprint LIKE ?2")?
-                    .execute(params![revision.to_string(), format!("plan {session} %")])?;
+                    .prepare_cached("DELETE FROM requests WHERE answer = ?1 AND substr(fingerprint, 1, length(?2)) = ?2")?
+                    .execute(params![revision.to_string(), format!("plan {session} ")])?;
                 Ok(())
             })
             .await
