@@ -40,7 +40,8 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         let path = connection::prepare(dir)?;
-        let readers = Arc::new(readers::Readers::new(&path));
+        let damage = Arc::new(readers::Damage::default());
+        let readers = Arc::new(readers::Readers::new(&path, Arc::clone(&damage)));
         if readers.read(|reader| schema::version(reader, &path))? < schema::VERSION {
             let mut connection = connection::connect(&path, connection::Access::Write)?;
             schema::migrate(&mut connection, &path)?;
@@ -48,7 +49,7 @@ impl Sqlite {
         let committed = Arc::new(watch::Sender::new(0));
         let derived = derived::Derived::start(dir, Arc::clone(&readers))?;
         Ok(Self {
-            writer: writer::Writer::start(&path, Arc::clone(&committed), derived.poker())?,
+            writer: writer::Writer::start(&path, Arc::clone(&committed), derived.poker(), damage)?,
             derived,
             notice: notice::Notice::new(&path, committed),
             readers,
