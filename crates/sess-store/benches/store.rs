@@ -425,6 +425,9 @@ fn recent_sessions(bench: &Bench) {
     println!("  ({len} sessions made in {:.1} s)", start.elapsed().as_secs_f64());
     let small = sess_store::open(small_dir.path()).expect("a store");
     bench.runtime.block_on(fill(&small, 1_000));
+    for store in [&large, &small] {
+        bench.runtime.block_on(store.catch_up(&|_, _| ())).expect("an index, so that none is made meanwhile");
+    }
     let bare = bare_reader(&large_dir.path().join("sess.db"));
     let agent = |name: &str| Some(name.parse().expect("an agent"));
     let all = SessionFilter::default;

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS progress (position INTEGER NOT NULL, message TEXT NOT
 INSERT INTO progress SELECT 0, '' WHERE NOT EXISTS (SELECT 1 FROM progress);
 CREATE TABLE IF NOT EXISTS mirrors (session TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS words
-    USING fts5 (text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2');
+    USING fts5 (text, content = '', columnsize = 0, prefix = '1 2 3', tokenize = 'unicode61 remove_diacritics 2');
 PRAGMA user_version = 1;
 COMMIT;
 ";
@@ -104,12 +104,13 @@ impl Derived {
 
     /// Returns what the writer calls after a commit.
     pub(super) fn poker(&self) -> SyncSender<()> {
-        self.poke.clone().expect("the sender is taken only when this is dropped")
+        self.poke.clone().expect("the sender is taken only at the end")
     }
 }
 
-impl Drop for Derived {
-    fn drop(&mut self) {
+impl Derived {
+    /// Takes in what was committed last, and ends the thread.
+    pub(super) fn finish(&mut self) {
         self.poke = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -334,8 +335,12 @@ impl Worker {
     /// Takes in what is new, if there is anything; a store that cannot be read further is no reason
     /// not to search what was read before.
     fn refresh(&self, index: &Connection) -> Result<(), Trouble> {
-        let (done, _) = progress(index).map_err(|error| Trouble::Index(self.index_error(&error)))?;
-        if self.readers.query(newest).is_ok_and(|all| all == done) {
+        let reached = progress(index).map_err(|error| Trouble::Index(self.index_error(&error)))?;
+        let newest = self.readers.query(|reader| {
+            let all = newest(reader)?;
+            Ok((all, message_at(reader, all)?.unwrap_or_default()))
+        });
+        if newest.is_ok_and(|newest| newest == reached) {
             return Ok(());
         }
         loop {

@@ -1,7 +1,6 @@
 //! Telling waiters that something was committed, here or in another process.
 
 use std::{
-    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -12,7 +11,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::connection::{self, Access};
+use super::{
+    connection::{self, Access},
+    readers::Readers,
+};
 
 /// How often other processes' commits are looked for while somebody waits.
 ///
@@ -21,7 +23,7 @@ use super::connection::{self, Access};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) struct Notice {
-    path: PathBuf,
+    readers: Arc<Readers>,
     committed: Arc<watch::Sender<u64>>,
     looking: Arc<Mutex<Looking>>,
 }
@@ -35,8 +37,8 @@ struct Looking {
 }
 
 impl Notice {
-    pub(super) fn new(path: &Path, committed: Arc<watch::Sender<u64>>) -> Self {
-        Self { path: path.to_owned(), committed, looking: Arc::default() }
+    pub(super) fn new(committed: Arc<watch::Sender<u64>>, readers: Arc<Readers>) -> Self {
+        Self { readers, committed, looking: Arc::default() }
     }
 
     /// Returns a receiver that changes with every commit, within [`LOOK_EVERY`] for other processes'.
@@ -48,7 +50,7 @@ impl Notice {
         }
         let (stop, stopped) = sync_channel(1);
         let look = Look {
-            path: self.path.clone(),
+            readers: Arc::clone(&self.readers),
             committed: Arc::clone(&self.committed),
             looking: Arc::clone(&self.looking),
             stopped,
@@ -67,8 +69,9 @@ impl Notice {
     }
 }
 
-impl Drop for Notice {
-    fn drop(&mut self) {
+impl Notice {
+    /// Ends the thread, whoever still waits.
+    pub(super) fn finish(&self) {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         looking.stop = None;
         let thread = looking.thread.take();
@@ -82,7 +85,7 @@ impl Drop for Notice {
 }
 
 struct Look {
-    path: PathBuf,
+    readers: Arc<Readers>,
     committed: Arc<watch::Sender<u64>>,
     looking: Arc<Mutex<Looking>>,
     stopped: Receiver<()>,
@@ -93,12 +96,17 @@ impl Look {
     fn run(self) {
         let mut seen: Option<i64> = None;
         let mut reader = None;
+        let mut generation = self.readers.generation();
         loop {
             if self.nobody_waits() {
                 return;
             }
+            if generation != self.readers.generation() {
+                generation = self.readers.generation();
+                reader = None;
+            }
             if reader.is_none() {
-                reader = connection::connect(&self.path, Access::Read).ok();
+                reader = connection::connect(self.readers.path(), Access::Read).ok();
             }
             let version = reader.as_ref().map(|connection| {
                 connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))

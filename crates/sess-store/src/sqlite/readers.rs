@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rusqlite::{Connection, ErrorCode};
@@ -18,9 +21,10 @@ const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct Readers {
     path: PathBuf,
-    damage: Arc<Damage>,
+    damage: Damage,
     pool: Mutex<Pool>,
     returned: Condvar,
+    generation: AtomicU64,
 }
 
 #[derive(Default)]
@@ -50,8 +54,41 @@ impl Damage {
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, damage: Arc<Damage>) -> Self {
-        Self { path: path.to_owned(), damage, pool: Mutex::default(), returned: Condvar::new() }
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            damage: Damage::default(),
+            pool: Mutex::default(),
+            returned: Condvar::new(),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// Closes what is open, so that the next use opens the file anew.
+    ///
+    /// Connections of one process share what SQLite knows of the file: one that was opened
+    /// while the disk was read-only would keep all others read-only.
+    pub(super) fn close_idle(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        let idle = std::mem::take(&mut self.lock().idle);
+        drop(idle);
+    }
+
+    /// Changes when connections that are kept elsewhere should be opened anew, too.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `query` on a connection of its own.
@@ -82,7 +119,7 @@ impl Readers {
     }
 
     fn borrow(&self) -> Result<Loan<'_>> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.lock();
         while pool.idle.is_empty() && pool.lent >= CONNECTIONS_MAX {
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
@@ -105,7 +142,7 @@ struct Loan<'a> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let mut pool = self.readers.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.readers.lock();
         pool.lent -= 1;
         pool.idle.extend(self.connection.take());
         self.readers.returned.notify_one();

@@ -293,14 +293,19 @@ fn transplant_header(copy: &Path, fresh: &Path) -> Result<()> {
     const PAGE_SIZE: usize = 4096;
     const PAGE_COUNT_AT: usize = 28;
     let io = |error: std::io::Error| Error::from_io("read", copy, &error);
+    let fresh = std::fs::File::open(fresh).map_err(io)?;
+    let file = std::fs::OpenOptions::new().write(true).open(copy).map_err(io)?;
+    // Every table starts somewhere in these pages: a page of zeros is a lost one, a
+    // missing page would make the whole file unreadable.
+    let size_min = fresh.metadata().map_err(io)?.len();
+    let size = file.metadata().map_err(io)?.len().next_multiple_of(PAGE_SIZE as u64).max(size_min);
+    file.set_len(size).map_err(io)?;
     if has_tables(copy) {
         return Ok(());
     }
     let mut page = vec![0; PAGE_SIZE];
-    std::fs::File::open(fresh).and_then(|file| file.read_exact_at(&mut page, 0)).map_err(io)?;
-    let file = std::fs::OpenOptions::new().write(true).open(copy).map_err(io)?;
-    let pages = file.metadata().map_err(io)?.len().div_ceil(PAGE_SIZE as u64).max(1);
-    let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+    fresh.read_exact_at(&mut page, 0).map_err(io)?;
+    let pages = u32::try_from(size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
     page[PAGE_COUNT_AT..PAGE_COUNT_AT + 4].copy_from_slice(&pages.to_be_bytes());
     file.write_all_at(&page, 0).map_err(io)
 }

@@ -90,6 +90,8 @@ CREATE TABLE requests (
 ) WITHOUT ROWID;
 "];
 
+/// The oldest schema there is.
+pub(super) const FIRST: i64 = 1;
 /// The schema this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 

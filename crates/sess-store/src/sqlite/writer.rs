@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{
     connection::{self, Access, Identity},
-    readers::Damage,
+    readers::Readers,
 };
 use crate::{Error, Result};
 
@@ -109,7 +109,7 @@ where
 /// The handle that callers hold.
 pub(super) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<Connection>>>,
 }
 
 impl Writer {
@@ -118,7 +118,7 @@ impl Writer {
         path: &Path,
         committed: Arc<watch::Sender<u64>>,
         derived: SyncSender<()>,
-        damage: Arc<Damage>,
+        readers: Arc<Readers>,
     ) -> Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE_LEN_MAX);
         let writing = Writing {
@@ -127,7 +127,7 @@ impl Writer {
             connection: None,
             committed,
             derived,
-            damage,
+            readers,
             log_pages: Arc::default(),
             checkpointer: None,
             next_poke_pages: CHECKPOINT_AT_PAGES,
@@ -156,14 +156,16 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // Closing the queue lets the thread finish what waits, and end.
+impl Writer {
+    /// Ends the thread after what waits, and returns its connection, to be closed last.
+    pub(super) fn finish(&mut self) -> Option<Connection> {
         self.queue = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the writer thread panicked");
+        match self.thread.take()?.join() {
+            Ok(connection) => connection,
+            Err(_) => {
+                tracing::error!("the writer thread panicked");
+                None
+            }
         }
     }
 }
@@ -175,7 +177,7 @@ struct Writing {
     connection: Option<Connection>,
     committed: Arc<watch::Sender<u64>>,
     derived: SyncSender<()>,
-    damage: Arc<Damage>,
+    readers: Arc<Readers>,
     /// How long the log was after the last commit.
     log_pages: Arc<AtomicU32>,
     checkpointer: Option<Checkpointer>,
@@ -186,7 +188,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn run(mut self, jobs: &Receiver<Box<dyn Job>>) {
+    fn run(mut self, jobs: &Receiver<Box<dyn Job>>) -> Option<Connection> {
         let mut group = Vec::new();
         while let Ok(first) = jobs.recv() {
             group.push(first);
@@ -194,10 +196,11 @@ impl Writing {
             self.commit(std::mem::take(&mut group));
         }
         if let Some(connection) = &self.connection
-            && self.damage.found().is_some()
+            && self.readers.damage().found().is_some()
         {
             leave_untouched(connection);
         }
+        self.connection
     }
 
     fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
@@ -219,11 +222,12 @@ impl Writing {
             Err(error) => {
                 // A failed flush must not be tried again on the same handle: what the
                 // kernel dropped would count as written. The next job opens the file anew.
-                let error = self.damage.note(&self.path, &error);
+                let error = self.readers.damage().note(&self.path, &error);
                 if matches!(error, Error::Damaged(_)) {
                     leave_untouched(&connection);
                 }
                 drop(connection);
+                self.readers.close_idle();
                 settle_all(group, &error);
             }
         }
@@ -231,7 +235,7 @@ impl Writing {
 
     /// Returns the connection, or the reason why nothing may be written now.
     fn open(&mut self) -> Result<Connection> {
-        if let Some(damage) = self.damage.found() {
+        if let Some(damage) = self.readers.damage().found() {
             if let Some(connection) = self.connection.take() {
                 leave_untouched(&connection);
             }
@@ -274,8 +278,8 @@ impl Writing {
             }
         } else if pages >= self.next_poke_pages {
             self.next_poke_pages = pages + CHECKPOINT_AT_PAGES;
-            let (path, damage) = (&self.path, &self.damage);
-            self.checkpointer.get_or_insert_with(|| Checkpointer::start(path, damage)).poke();
+            let readers = &self.readers;
+            self.checkpointer.get_or_insert_with(|| Checkpointer::start(readers)).poke();
         }
     }
 }
@@ -382,13 +386,13 @@ struct Checkpointer {
 }
 
 impl Checkpointer {
-    fn start(path: &Path, damage: &Arc<Damage>) -> Self {
+    fn start(readers: &Arc<Readers>) -> Self {
         let (poke, poked) = sync_channel(1);
-        let (path, damage) = (path.to_owned(), Arc::clone(damage));
+        let readers = Arc::clone(readers);
         let thread = std::thread::Builder::new()
             .name("sess-checkpoint".to_owned())
             .stack_size(256 * 1024)
-            .spawn(move || move_log(&path, &damage, &poked));
+            .spawn(move || move_log(&readers, &poked));
         // Without the thread the log grows until the writer moves it itself.
         Self { poke: Some(poke), thread: thread.ok() }
     }
@@ -412,10 +416,15 @@ impl Drop for Checkpointer {
     }
 }
 
-fn move_log(path: &Path, damage: &Damage, poked: &Receiver<()>) {
-    let mut kept: Option<Connection> = None;
-    while poked.recv().is_ok() && damage.found().is_none() {
-        let connection = match kept.take().map_or_else(|| connection::connect(path, Access::Write), Ok) {
+fn move_log(readers: &Readers, poked: &Receiver<()>) {
+    let mut kept: Option<(Connection, u64)> = None;
+    while poked.recv().is_ok() && readers.damage().found().is_none() {
+        let generation = readers.generation();
+        let connection = match kept.take() {
+            Some((connection, opened)) if opened == generation => Ok(connection),
+            _ => connection::connect(readers.path(), Access::Write),
+        };
+        let connection = match connection {
             Ok(connection) => connection,
             Err(error) => {
                 tracing::warn!(%error, "the write-ahead log could not be moved into the store");
@@ -423,16 +432,16 @@ fn move_log(path: &Path, damage: &Damage, poked: &Receiver<()>) {
             }
         };
         match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-            Ok(()) => kept = Some(connection),
+            Ok(()) => kept = Some((connection, generation)),
             Err(error) => {
                 leave_untouched(&connection);
-                let error = damage.note(path, &error);
+                let error = readers.failed(&error);
                 tracing::warn!(%error, "the write-ahead log could not be moved into the store");
             }
         }
     }
-    if let Some(connection) = &kept
-        && damage.found().is_some()
+    if let Some((connection, _)) = &kept
+        && readers.damage().found().is_some()
     {
         leave_untouched(connection);
     }
