@@ -348,10 +348,10 @@ impl Remains {
         let sessions = &mut found.sessions;
         scan(&reader, "sessions", sessions::COLUMNS, |row| found_session(sessions, row));
         scan(&reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
-            found_message(sessions, row)
+            found_message(sessions, row);
         });
         scan(&reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
-            found_plan(sessions, row)
+            found_plan(sessions, row);
         });
         scan_states(&reader, &mut found.sessions);
         scan_requests(&reader, &mut found.requests);
