@@ -31,19 +31,17 @@ fn main() {
     let part = std::env::args().nth(1).filter(|part| !part.starts_with('-')).unwrap_or_default();
     let bench = Bench { scale: scale(), runtime: Runtime::new().expect("a runtime") };
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "bound", "ratio");
-    let parts: [(&str, fn(&Bench)); 6] = [
-        ("append", append),
-        ("plan", plan_write),
-        ("last", last_messages),
-        ("notice", notice),
-        ("list", recent_sessions),
-        ("search", search),
-    ];
-    for (name, run) in parts {
+    let run = |name: &str, work: fn(&Bench)| {
         if name.contains(&part) {
-            run(&bench);
+            work(&bench);
         }
-    }
+    };
+    run("append", append);
+    run("plan", plan_write);
+    run("last", last_messages);
+    run("notice", notice);
+    run("list", recent_sessions);
+    run("search", search);
 }
 
 #[expect(

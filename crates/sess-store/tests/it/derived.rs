@@ -1,6 +1,9 @@
 //! What is made from the messages and can be made again: mirror and search index.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use sess_store::{Matching, SearchQuery, Span, Store, Term};
 
@@ -44,31 +47,26 @@ fn the_mirror_is_the_transcript_as_lines_of_json() {
     });
 }
 
+fn spoil(path: &Path, how: &str) {
+    let done = match how {
+        "removed" => fs::remove_file(path),
+        "emptied" => fs::write(path, ""),
+        "cut" => fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(30)),
+        "longer" => fs::read_to_string(path).and_then(|lines| fs::write(path, lines + "half a li")),
+        "its directory removed" => fs::remove_dir_all(path.parent().expect("a parent")),
+        _ => fs::remove_file(path).and_then(|()| fs::create_dir(path)),
+    };
+    done.expect(how);
+}
+
 #[test]
 fn a_mirror_that_is_not_what_was_written_is_made_whole_with_the_next_message() {
     let scratch = Scratch::new();
     let store = scratch.open();
     run(async {
-        let spoil: [(&str, fn(&PathBuf)); 6] = [
-            ("removed", |path| fs::remove_file(path).expect("removed")),
-            ("emptied", |path| fs::write(path, "").expect("emptied")),
-            ("cut", |path| {
-                fs::OpenOptions::new().write(true).open(path).expect("open").set_len(30).expect("cut")
-            }),
-            ("longer", |path| {
-                fs::write(path, fs::read_to_string(path).expect("read") + "half a li").expect("longer")
-            }),
-            ("its directory removed", |path| {
-                fs::remove_dir_all(path.parent().expect("a parent")).expect("removed")
-            }),
-            ("a directory", |path| {
-                fs::remove_file(path).expect("removed");
-                fs::create_dir(path).expect("made");
-            }),
-        ];
         speak(&*store, "a", &["zero"]).await;
-        for (how, spoil) in spoil {
-            spoil(&mirror(&scratch, "a"));
+        for how in ["removed", "emptied", "cut", "longer", "its directory removed", "a directory"] {
+            spoil(&mirror(&scratch, "a"), how);
             speak(&*store, "a", &[how, "more"]).await;
             if how == "a directory" {
                 fs::remove_dir(mirror(&scratch, "a")).expect("removed");
