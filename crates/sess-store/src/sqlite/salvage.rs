@@ -283,7 +283,7 @@ async fn salvage_session(new: &Sqlite, n: i64, found: Found, salvaged: &mut Salv
 /// How many messages after the last readable one are believed to have been there.
 const LOST_AT_END_MAX: u64 = 10_000;
 /// How many numbers without a row may follow each other, where a page was lost.
-const GAP_LEN_MAX: i64 = 100_000;
+const GAP_LEN_MAX: i64 = 20_000;
 
 /// Gives a copy whose first page is unreadable the one of a new store: tables of
 /// one schema start at the same pages in every store.
@@ -366,6 +366,10 @@ impl Remains {
 fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&rusqlite::Row<'_>)) {
     let next = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n > ?1 ORDER BY n");
     let one = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n = ?1");
+    // Where the newest row can be read, nothing is looked for behind it.
+    let last = reader
+        .query_row(&format!("SELECT max(n) FROM {table} NOT INDEXED"), [], |row| row.get::<_, Option<i64>>(0))
+        .map_or(i64::MAX, Option::unwrap_or_default);
     let (mut at, mut misses) = (0_i64, 0);
     loop {
         let run = (|| -> rusqlite::Result<()> {
@@ -385,7 +389,7 @@ fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&
         loop {
             at += 1;
             misses += 1;
-            if misses > GAP_LEN_MAX {
+            if misses > GAP_LEN_MAX || at > last {
                 return;
             }
             let found = reader.prepare_cached(&one).and_then(|mut statement| {
