@@ -17,8 +17,8 @@ use sess_core::{
     session::{NewSession, Session},
 };
 use sess_store::{
-    FileError, LockedDir, PlaceError, Plan, PlanChange, PlanFiles, PlanWrite, RequestKey, SessionFilter,
-    SessionPatch, Store,
+    FileError, LockedDir, PlaceError, Plan, PlanChange, PlanWrite, RequestKey, SessionFilter, SessionPatch,
+    Store,
 };
 
 use crate::{App, Caller, Error, Kind, Result};

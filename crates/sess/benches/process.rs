@@ -185,7 +185,7 @@ fn plan_writes(runtime: &tokio::runtime::Runtime) {
     let bare_dir = dir.path().join("bare");
     fs::create_dir(&bare_dir).expect("a directory");
     let app = App::new(Settings {
-        home: dir.path().join("home"),
+        home: Some(dir.path().join("home")),
         plans_dir: None,
         plans_keep_days: 0,
         context_visibility: ContextVisibility::All,
