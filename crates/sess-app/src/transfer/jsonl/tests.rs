@@ -173,7 +173,7 @@ fn a_bad_message_is_refused_by_its_line() {
     );
     check_message(
         r#"{"role":"user","content":[{"type":"text"}]}"#,
-        r#"line 2: a content block of type "text" has missing or wrong fields"#,
+        r#"line 2: a content block of type "text" has missing, wrong or unknown fields"#,
     );
     check_message(
         r#"{"role":"user","content":[],"seq":2}"#,
