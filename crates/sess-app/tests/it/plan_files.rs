@@ -226,7 +226,7 @@ fn an_attacker_who_swaps_links_in_gets_nothing_written_outside() {
             let mut swaps = 0_u64;
             while !is_over.load(Ordering::Relaxed) {
                 swaps += 1;
-                if swaps % 2 == 0 {
+                if swaps.is_multiple_of(2) {
                     drop(fs::remove_file(world.plan_path("s")));
                     drop(symlink(&precious, world.plan_path("s")));
                 } else if fs::rename(world.plans(), &aside).is_ok() {
