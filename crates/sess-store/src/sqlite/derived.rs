@@ -37,8 +37,8 @@ const GATHER_FOR: Duration = Duration::from_millis(100);
 const FINISH_WITHIN: Duration = Duration::from_millis(500);
 /// How long one search may take.
 const SEARCH_WITHIN: Duration = Duration::from_secs(2);
-/// How many hits are looked at for each one wanted, when a filter drops most of them.
-const HITS_AT_ONCE: usize = 64;
+/// How many hits are looked at in one go, when a filter drops most of them.
+const HITS_AT_ONCE_MAX: usize = 1_024;
 
 const SCHEMA_VERSION: i64 = 1;
 const SCHEMA: &str = "
@@ -380,8 +380,9 @@ impl Worker {
         let mut before = before.map_or(i64::MAX, |position| messages::signed(position.0));
         let mut owners = HashMap::new();
         let mut hits = Vec::new();
+        // As many as are wanted first: each costs, and mostly all of them count.
+        let mut at_once = limit;
         while hits.len() < limit {
-            let at_once = HITS_AT_ONCE.max(limit);
             let found: Vec<i64> = index
                 .connection
                 .prepare_cached(
@@ -407,6 +408,7 @@ impl Worker {
                 Some(&last) if found.len() == at_once => before = last,
                 _ => break,
             }
+            at_once = at_once.saturating_mul(4).min(HITS_AT_ONCE_MAX.max(limit));
             if hits.len() < limit && is_late() {
                 return Err(Trouble::Index(took_too_long()));
             }
