@@ -15,10 +15,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let dir = page.parent().unwrap_or(root);
         for (line, target) in relative_links(&files::read(&page)?) {
             if !dir.join(&target).exists() {
-                problems.push(format!(
-                    "{}:{line}: {target} does not exist",
-                    files::shown(root, &page)
-                ));
+                problems.push(format!("{}:{line}: {target} does not exist", files::shown(root, &page)));
             }
         }
     }
@@ -31,10 +28,7 @@ fn relative_links(text: &str) -> Vec<(usize, String)> {
     let mut fence: Option<&str> = None;
     for (index, line) in text.lines().enumerate() {
         let trimmed = line.trim_start();
-        if let Some(mark) = ["```", "~~~"]
-            .into_iter()
-            .find(|mark| trimmed.starts_with(mark))
-        {
+        if let Some(mark) = ["```", "~~~"].into_iter().find(|mark| trimmed.starts_with(mark)) {
             match fence {
                 None => fence = Some(mark),
                 Some(open) if open == mark => fence = None,
@@ -46,10 +40,7 @@ fn relative_links(text: &str) -> Vec<(usize, String)> {
             continue;
         }
         let prose = without_code(line);
-        let inline = prose
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next());
+        let inline = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let definition = prose
             .trim_start()
             .strip_prefix('[')
@@ -82,29 +73,21 @@ mod tests {
     /// Links are written `line path`.
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let found: Vec<String> = relative_links(text)
-            .iter()
-            .map(|(line, path)| format!("{line} {path}"))
-            .collect();
+        let found: Vec<String> =
+            relative_links(text).iter().map(|(line, path)| format!("{line} {path}")).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn relative_links_are_found_in_every_spelling() {
-        check(
-            "see [a](docs/a.md) and [b](b.md#part)",
-            &["1 docs/a.md", "1 b.md"],
-        );
+        check("see [a](docs/a.md) and [b](b.md#part)", &["1 docs/a.md", "1 b.md"]);
         check("\n![picture](<a%20b.png> \"title\")", &["2 a b.png"]);
         check("[ref]: ../c.md", &["1 ../c.md"]);
     }
 
     #[test]
     fn anchors_other_sites_and_code_are_left_alone() {
-        check(
-            "[a](#part) [b](https://example.org/x) [c](mailto:a@example.org)",
-            &[],
-        );
+        check("[a](#part) [b](https://example.org/x) [c](mailto:a@example.org)", &[]);
         check("write `[a](nowhere.md)` like this", &[]);
         check("```\n[a](nowhere.md)\n```\n[b](b.md)", &["4 b.md"]);
         check("~~~\n```\n[a](nowhere.md)\n~~~", &[]);

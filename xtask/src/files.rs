@@ -6,22 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Directories that hold what tools made or downloaded.
-const FOREIGN: &[&str] = &[
-    "target",
-    "node_modules",
-    "installed",
-    "corpus",
-    "artifacts",
-    "venv",
-];
+const FOREIGN: &[&str] = &["target", "node_modules", "installed", "corpus", "artifacts", "venv"];
 
 /// Returns the files below `dir` whose name ends in `.extension`, sorted.
 pub(crate) fn below(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut pending = vec![dir.to_owned()];
     while let Some(dir) = pending.pop() {
-        let entries =
-            fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
+        let entries = fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
         for entry in entries {
             let entry = entry?;
             let path = entry.path();
@@ -45,16 +37,10 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 
 /// Shows `path` as people write it: relative to the repository root.
 pub(crate) fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
 fn is_foreign(dir: &Path) -> bool {
-    let name = dir
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with('.') || FOREIGN.contains(&name)
 }

@@ -23,11 +23,7 @@ usage: cargo xtask <command>
   sizes [n]    show the n largest source files and functions (default 15)
 ";
 
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a terminal is the only reader"
-)]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal is the only reader")]
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

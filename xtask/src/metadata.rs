@@ -75,11 +75,8 @@ impl Metadata {
 
     /// Returns the workspace's own packages, by name.
     pub(crate) fn members(&self) -> Vec<&Package> {
-        let mut members: Vec<&Package> = self
-            .packages
-            .iter()
-            .filter(|package| self.workspace_members.contains(&package.id))
-            .collect();
+        let mut members: Vec<&Package> =
+            self.packages.iter().filter(|package| self.workspace_members.contains(&package.id)).collect();
         members.sort_by(|a, b| a.name.cmp(&b.name));
         members
     }

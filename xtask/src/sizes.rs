@@ -22,10 +22,7 @@ pub(crate) fn report(root: &Path, shown: usize) -> Result<String> {
         let place = files::shown(root, &path);
         sources.push((text.lines().count(), place.clone()));
         for function in functions_of(&text) {
-            functions.push((
-                function.lines,
-                format!("{place}:{} {}", function.starts_at, function.name),
-            ));
+            functions.push((function.lines, format!("{place}:{} {}", function.starts_at, function.name)));
         }
     }
 
@@ -61,11 +58,7 @@ fn functions_of(text: &str) -> Vec<Function> {
             continue;
         }
         if let Some(length) = lines[index..].iter().position(|line| **line == closing) {
-            functions.push(Function {
-                name,
-                starts_at: index + 1,
-                lines: length + 1,
-            });
+            functions.push(Function { name, starts_at: index + 1, lines: length + 1 });
         }
     }
     functions
@@ -74,9 +67,9 @@ fn functions_of(text: &str) -> Vec<Function> {
 /// Returns the name of the function whose signature starts on this line.
 fn function_name(line: &str) -> Option<String> {
     const QUALIFIERS: &[&str] = &["const", "async", "unsafe", "extern", "\"C\""];
-    let mut words = line.split_whitespace().skip_while(|word| {
-        word.starts_with("pub") || word.ends_with(')') || QUALIFIERS.contains(word)
-    });
+    let mut words = line
+        .split_whitespace()
+        .skip_while(|word| word.starts_with("pub") || word.ends_with(')') || QUALIFIERS.contains(word));
     if words.next()? != "fn" {
         return None;
     }
@@ -93,12 +86,7 @@ mod tests {
     fn check(text: &str, expected: &[&str]) {
         let found: Vec<String> = functions_of(text)
             .iter()
-            .map(|function| {
-                format!(
-                    "{} {}+{}",
-                    function.name, function.starts_at, function.lines
-                )
-            })
+            .map(|function| format!("{} {}+{}", function.name, function.starts_at, function.lines))
             .collect();
         assert_eq!(found, expected);
     }
@@ -106,15 +94,9 @@ mod tests {
     #[test]
     fn functions_are_measured_from_signature_to_closing_brace() {
         check("fn a() {\n    x();\n}\n", &["a 1+3"]);
-        check(
-            "pub(crate) async fn b<T>(\n    t: T,\n) {\n    x();\n}\n",
-            &["b 1+5"],
-        );
+        check("pub(crate) async fn b<T>(\n    t: T,\n) {\n    x();\n}\n", &["b 1+5"]);
         check("pub(in crate::x) const fn c() {\n}\n", &["c 1+2"]);
-        check(
-            "impl X {\n    fn d(&self) {\n        x();\n    }\n}\n",
-            &["d 2+3"],
-        );
+        check("impl X {\n    fn d(&self) {\n        x();\n    }\n}\n", &["d 2+3"]);
     }
 
     #[test]

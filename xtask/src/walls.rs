@@ -23,37 +23,13 @@ struct Wall {
 
 /// Who may depend on whom. A crate without a row is refused.
 const WALLS: &[Wall] = &[
-    Wall {
-        name: "sess-core",
-        uses: &[],
-        tests_use: &[],
-    },
-    Wall {
-        name: "sess-store",
-        uses: &["sess-core"],
-        tests_use: &[],
-    },
-    Wall {
-        name: "sess-app",
-        uses: &["sess-core", "sess-store"],
-        tests_use: &[],
-    },
-    Wall {
-        name: "sess-server",
-        uses: &["sess-core", "sess-app"],
-        tests_use: &[],
-    },
+    Wall { name: "sess-core", uses: &[], tests_use: &[] },
+    Wall { name: "sess-store", uses: &["sess-core"], tests_use: &[] },
+    Wall { name: "sess-app", uses: &["sess-core", "sess-store"], tests_use: &[] },
+    Wall { name: "sess-server", uses: &["sess-core", "sess-app"], tests_use: &[] },
     // The benchmarks measure the store beside a bare writer.
-    Wall {
-        name: "sess",
-        uses: &["sess-core", "sess-app", "sess-server"],
-        tests_use: &["sess-store"],
-    },
-    Wall {
-        name: "xtask",
-        uses: &[],
-        tests_use: &[],
-    },
+    Wall { name: "sess", uses: &["sess-core", "sess-app", "sess-server"], tests_use: &["sess-store"] },
+    Wall { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
 /// The crate that decides and does nothing else.
@@ -122,16 +98,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             let place = files::shown(root, &path);
             let text = files::read(&path)?;
             if !opens_with_docs(&text) {
-                problems.push(format!(
-                    "{place} does not open with `//!`: say what lives here"
-                ));
+                problems.push(format!("{place} does not open with `//!`: say what lives here"));
             }
             if member.name == PURE && !is_test_file(dir, &path) {
-                problems.extend(
-                    impure_lines(&text)
-                        .into_iter()
-                        .map(|found| format!("{place}:{found}")),
-                );
+                problems.extend(impure_lines(&text).into_iter().map(|found| format!("{place}:{found}")));
             }
         }
     }
@@ -164,33 +134,20 @@ fn dependencies_between(walls: &[Wall], metadata: &Metadata) -> Vec<String> {
         }
     }
     for wall in walls.iter().filter(|wall| !is_member(wall.name)) {
-        problems.push(format!(
-            "the table of walls names {}, which is not in the workspace",
-            wall.name
-        ));
+        problems.push(format!("the table of walls names {}, which is not in the workspace", wall.name));
     }
     problems
 }
 
 /// Says by which way [`PURE`] reaches a crate that it may not know.
 fn impure_dependencies(metadata: &Metadata) -> Vec<String> {
-    let Some(start) = metadata
-        .members()
-        .into_iter()
-        .find(|member| member.name == PURE)
-    else {
+    let Some(start) = metadata.members().into_iter().find(|member| member.name == PURE) else {
         return Vec::new();
     };
     let mut problems = Vec::new();
-    let direct = start
-        .dependencies
-        .iter()
-        .filter(|dependency| dependency.kind.is_none());
+    let direct = start.dependencies.iter().filter(|dependency| dependency.kind.is_none());
     for dependency in direct.filter(|dependency| MAKES_RANDOM.contains(&dependency.name.as_str())) {
-        problems.push(format!(
-            "{PURE} makes no random numbers, but depends on {}",
-            dependency.name
-        ));
+        problems.push(format!("{PURE} makes no random numbers, but depends on {}", dependency.name));
     }
 
     // Breadth first, so that the way shown is a shortest one.
@@ -207,10 +164,7 @@ fn impure_dependencies(metadata: &Metadata) -> Vec<String> {
             reached_from.insert(dep, id);
             if DOES_IO.contains(&package.name.as_str()) {
                 let way = way_to(metadata, &reached_from, package);
-                problems.push(format!(
-                    "{PURE} does no I/O, but depends on {}: {way}",
-                    package.name
-                ));
+                problems.push(format!("{PURE} does no I/O, but depends on {}: {way}", package.name));
                 // What lies behind it is its business, not a problem of its own.
                 continue;
             }
@@ -232,9 +186,7 @@ fn way_to(metadata: &Metadata, reached_from: &HashMap<&str, &str>, end: &Package
 }
 
 fn opens_with_docs(text: &str) -> bool {
-    text.lines()
-        .find(|line| !line.trim().is_empty())
-        .is_some_and(|line| line.starts_with("//!"))
+    text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("//!"))
 }
 
 fn is_test_file(crate_dir: &Path, path: &Path) -> bool {

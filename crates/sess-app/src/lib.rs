@@ -1,1 +1,149 @@
-//! Being written.
+//! The use cases of `sess`, and the tools that agents can call.
+//!
+//! A use case loads what a decision needs, lets `sess-core` decide, and has the
+//! store commit. Nothing here knows MCP, HTTP or the terminal.
+
+mod callers;
+mod context;
+mod error;
+mod events;
+mod plans;
+mod search;
+mod sessions;
+pub mod tools;
+pub mod transfer;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use sess_core::{SessionId, Timestamp, policy::ContextVisibility};
+use sess_store::{PlanFiles, Store};
+use tokio::task::JoinHandle;
+
+pub use callers::{Caller, Whoami};
+pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
+pub use error::{Error, Kind, Result};
+pub use events::Event;
+pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
+pub use search::{Found, SearchHit};
+pub use sess_core::identity::Signals;
+pub use sess_store::{Health, Salvaged};
+
+/// What a process is set up with. Read once, in the binary.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The data directory.
+    pub home: PathBuf,
+    /// Where plan files live; in the data directory when not moved.
+    pub plans_dir: Option<PathBuf>,
+    /// How many days an unused plan file stays; 0 keeps all.
+    pub plans_keep_days: u32,
+    pub context_visibility: ContextVisibility,
+    /// Where this process was started.
+    pub cwd: Option<String>,
+    /// The repository that contains `cwd`.
+    pub repo: Option<String>,
+    /// The clock.
+    pub now: fn() -> Timestamp,
+    /// 128 random bits.
+    pub random: fn() -> u128,
+}
+
+/// The use cases. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    /// The session of this process, for callers that give no sign who they are.
+    own: SessionId,
+    store: Mutex<Option<Arc<dyn Store>>>,
+    files: PlanFiles,
+    sweep: OnceLock<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl App {
+    /// Sets up the use cases. Nothing is opened before it is needed.
+    pub fn new(settings: Settings) -> Self {
+        let plans = settings.plans_dir.clone().unwrap_or_else(|| settings.home.join("session_plans"));
+        let own = uuid_from((settings.random)());
+        let inner = Inner {
+            settings,
+            own,
+            store: Mutex::default(),
+            files: PlanFiles::new(plans),
+            sweep: OnceLock::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits for work that was begun in the background.
+    pub async fn finish(&self) {
+        let handle = self
+            .inner
+            .sweep
+            .get()
+            .and_then(|sweep| sweep.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(handle) = handle
+            && let Err(error) = handle.await
+        {
+            tracing::error!(%error, "the sweep of old plans did not end well");
+        }
+    }
+
+    /// Reads the whole store and names every damage.
+    pub fn health(&self) -> Result<Health> {
+        Ok(sess_store::health(&self.inner.settings.home)?)
+    }
+
+    /// Copies what can be read of a damaged store into a new one in `target`.
+    pub async fn salvage(&self, target: &std::path::Path) -> Result<Salvaged> {
+        Ok(sess_store::salvage(&self.inner.settings.home, target).await?)
+    }
+
+    /// Brings search index and mirror up to date; `told` hears how many of how many are done.
+    pub async fn catch_up(&self, told: &(dyn Fn(u64, u64) + Send + Sync)) -> Result<()> {
+        Ok(self.store()?.catch_up(told).await?)
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Opens the store at its first use; after a failure the next use tries again.
+    fn store(&self) -> Result<Arc<dyn Store>> {
+        let mut store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = &*store {
+            return Ok(Arc::clone(store));
+        }
+        let opened = sess_store::open(&self.inner.settings.home)?;
+        *store = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Tells whether there is a store to read: reading never makes one.
+    fn has_store(&self) -> bool {
+        let store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.is_some() || self.inner.settings.home.join("sess.db").symlink_metadata().is_ok()
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.inner.settings.now)()
+    }
+
+    fn random(&self) -> u128 {
+        (self.inner.settings.random)()
+    }
+}
+
+/// Writes random bits as a version 4 UUID.
+fn uuid_from(random: u128) -> SessionId {
+    let bits = random & !(0xf << 76) & !(0x3 << 62) | (4 << 76) | (2 << 62);
+    let hex = format!("{bits:032x}");
+    let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+    text.parse().expect("a UUID fits the id rule")
+}

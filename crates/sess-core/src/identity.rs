@@ -190,13 +190,22 @@ mod tests {
 
     #[test]
     fn a_nested_host_does_not_speak_as_its_parent() {
-        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=opencode"], "own by no signal: a session of this process");
+        check(
+            &["CLAUDE_CODE_SESSION_ID=c1", "client=opencode"],
+            "own by no signal: a session of this process",
+        );
         check(
             &["CLAUDE_CODE_SESSION_ID=c1", "AGENT_SESSION_ID=g1", "client=goose-desktop"],
             "goose:g1 by AGENT_SESSION_ID in the environment",
         );
-        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=gemini-cli-mcp-client"], "own by no signal: a session of this process");
-        check(&["CLAUDE_CODE_SESSION_ID=c1", "client=claude-code"], "claude:c1 by CLAUDE_CODE_SESSION_ID in the environment");
+        check(
+            &["CLAUDE_CODE_SESSION_ID=c1", "client=gemini-cli-mcp-client"],
+            "own by no signal: a session of this process",
+        );
+        check(
+            &["CLAUDE_CODE_SESSION_ID=c1", "client=claude-code"],
+            "claude:c1 by CLAUDE_CODE_SESSION_ID in the environment",
+        );
     }
 
     #[test]

@@ -113,9 +113,9 @@ impl FromStr for SessionKey {
             }
             return Ok(Self(format!("agent:{agent}:{address}")));
         }
-        let named = ["cron:", "hook:", "node-"].iter().any(|prefix| {
-            key.strip_prefix(prefix).is_some_and(|name| !name.is_empty())
-        });
+        let named = ["cron:", "hook:", "node-"]
+            .iter()
+            .any(|prefix| key.strip_prefix(prefix).is_some_and(|name| !name.is_empty()));
         if named { Ok(Self(key.to_owned())) } else { Err(malformed()) }
     }
 }
@@ -157,7 +157,20 @@ mod tests {
         check("node-7", "node-7");
 
         let too_long = format!("cron:{}", "x".repeat(512));
-        for text in ["", "main", "global", "agent:", "agent:a", "agent:a:", "agent:-a:main", "agent:a::b", "cron:", "a\u{7}b", "agent:a:chat:x\ny", &too_long] {
+        for text in [
+            "",
+            "main",
+            "global",
+            "agent:",
+            "agent:a",
+            "agent:a:",
+            "agent:-a:main",
+            "agent:a::b",
+            "cron:",
+            "a\u{7}b",
+            "agent:a:chat:x\ny",
+            &too_long,
+        ] {
             let error = text.parse::<SessionKey>().expect_err(text);
             assert_eq!(error.to_string(), format!("malformed session key \"{text}\""));
         }

@@ -203,7 +203,8 @@ impl Body {
                 Block::ToolCall { name, arguments, .. } => {
                     parts.push(format!("{name} {}", Value::Object(arguments.clone())));
                 }
-                Block::Thinking { .. } | Block::Image { .. } | Block::SubSession { .. } | Block::Other(_) => {}
+                Block::Thinking { .. } | Block::Image { .. } | Block::SubSession { .. } | Block::Other(_) => {
+                }
             }
         }
         parts.join("\n")
@@ -290,7 +291,10 @@ mod tests {
             assert!(told.starts_with(outcome), "{told}");
         };
         check(r#"{"type":"text","text":5}"#, "a content block of type \"text\" has missing or wrong fields");
-        check(r#"{"type":"toolCall","id":"1","name":"x","arguments":"{}"}"#, "a content block of type \"toolCall\"");
+        check(
+            r#"{"type":"toolCall","id":"1","name":"x","arguments":"{}"}"#,
+            "a content block of type \"toolCall\"",
+        );
         check(r#"{"text":"x"}"#, "a content block needs a \"type\"");
         check(r#"{"type":"video"}"#, "kept");
     }

@@ -25,7 +25,9 @@ pub enum Reference {
 pub enum ReferenceError {
     #[error("session_id must not be empty")]
     Empty,
-    #[error("cannot resolve session \"{reference}\": session offset {offset} out of range (have {have} sessions)")]
+    #[error(
+        "cannot resolve session \"{reference}\": session offset {offset} out of range (have {have} sessions)"
+    )]
     OutOfRange { reference: String, offset: u64, have: u64 },
     #[error("cannot read the current session; reference a different one")]
     Current,

@@ -49,9 +49,9 @@ impl Error {
             ErrorCode::CannotOpen | ErrorCode::PermissionDenied => Self::Unavailable(format!(
                 "cannot open the store {path}: check that it is a file in a directory that you may write"
             )),
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Unavailable(format!(
-                "the store {path} stayed locked by another process; try again"
-            )),
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                Self::Unavailable(format!("the store {path} stayed locked by another process; try again"))
+            }
             ErrorCode::DatabaseCorrupt => Self::Damaged(format!(
                 "the store {path} is damaged ({error}); `sess doctor --salvage <new dir>` copies what can be read"
             )),

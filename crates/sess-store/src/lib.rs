@@ -29,7 +29,7 @@ use sess_core::{
 use tokio::sync::watch;
 
 pub use error::{Error, Result};
-pub use plan_files::{FileError, PlanFiles, StagedPlan};
+pub use plan_files::{FileError, LockedDir, PlanFiles, StagedPlan};
 pub use sqlite::{Health, Salvaged, health, salvage};
 
 /// Opens the store in `dir`, and makes it there when there is none.
@@ -315,12 +315,32 @@ pub struct FeedItem {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     Message(StoredMessage),
-    SessionCreated { at: Timestamp, key: SessionKey },
-    SessionChanged { at: Timestamp, change: String },
-    PlanUpdated { at: Timestamp, revision: u64, path: String, agent: String, content: String },
-    PlanState { at: Timestamp, revision: u64, state: plan::State, by: String, note: Option<String> },
+    SessionCreated {
+        at: Timestamp,
+        key: SessionKey,
+    },
+    SessionChanged {
+        at: Timestamp,
+        change: String,
+    },
+    PlanUpdated {
+        at: Timestamp,
+        revision: u64,
+        path: String,
+        agent: String,
+        content: String,
+    },
+    PlanState {
+        at: Timestamp,
+        revision: u64,
+        state: plan::State,
+        by: String,
+        note: Option<String>,
+    },
     /// An item that is there but cannot be read.
-    Damaged { reason: String },
+    Damaged {
+        reason: String,
+    },
 }
 
 /// Words to look for. All must be there, in any order.

@@ -47,8 +47,8 @@ pub struct StagedPlan {
 ///
 /// One writer at a time in all processes: row and file change together.
 #[derive(Debug)]
-pub struct LockedDir<'a> {
-    files: &'a PlanFiles,
+pub struct LockedDir {
+    files: PlanFiles,
     handle: OwnedFd,
     _lock: File,
 }
@@ -83,7 +83,7 @@ impl PlanFiles {
     }
 
     /// Makes the directory when it is missing, and waits for the right to change it.
-    pub fn lock(&self) -> Result<LockedDir<'_>, FileError> {
+    pub fn lock(&self) -> Result<LockedDir, FileError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         made.map_err(|error| self.dir_error("create", &error))?;
         let handle = self.open_dir().map_err(|error| self.dir_error("open", &error))?;
@@ -94,14 +94,17 @@ impl PlanFiles {
             .map_err(|error| self.dir_error("lock", &error.into()))?;
         let lock = File::from(lock);
         wait_for(&lock).map_err(|error| self.dir_error("lock", &error))?;
-        Ok(LockedDir { files: self, handle, _lock: lock })
+        Ok(LockedDir { files: self.clone(), handle, _lock: lock })
     }
 
     fn open_dir(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         rustix::fs::open(&self.dir, flags, Mode::empty()).map_err(|error| {
             if matches!(error, rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) {
-                io::Error::new(io::ErrorKind::NotADirectory, "it is a link or not a directory; plans stay where they were put")
+                io::Error::new(
+                    io::ErrorKind::NotADirectory,
+                    "it is a link or not a directory; plans stay where they were put",
+                )
             } else {
                 error.into()
             }
@@ -119,11 +122,13 @@ impl PlanFiles {
     }
 }
 
-impl LockedDir<'_> {
+impl LockedDir {
     /// Writes and flushes the content under a temporary name; `nonce` keeps names apart.
     pub fn stage(&self, session: &SessionId, content: &str, nonce: u64) -> Result<StagedPlan, FileError> {
-        let staged =
-            StagedPlan { name: format!(".{session}.{nonce:016x}{TEMPORARY_SUFFIX}"), target: file_name(session) };
+        let staged = StagedPlan {
+            name: format!(".{session}.{nonce:016x}{TEMPORARY_SUFFIX}"),
+            target: file_name(session),
+        };
         let write = || -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&self.handle, &staged.name, flags, Mode::from(0o600))?;
@@ -147,8 +152,7 @@ impl LockedDir<'_> {
             self.discard(&staged);
             return Err(self.error(session, "write the plan", &error.into()));
         }
-        rustix::fs::fsync(&self.handle)
-            .map_err(|error| self.error(session, "write the plan", &error.into()))
+        rustix::fs::fsync(&self.handle).map_err(|error| self.error(session, "write the plan", &error.into()))
     }
 
     pub fn read(&self, session: &SessionId) -> Result<Option<String>, FileError> {
@@ -229,7 +233,9 @@ fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
     let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(rustix::io::Errno::LOOP) => return Err(io::Error::other("it is a symbolic link, not a regular file")),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(io::Error::other("it is a symbolic link, not a regular file"));
+        }
         Err(error) => return Err(error.into()),
     };
     let found = file.metadata()?;
@@ -244,7 +250,10 @@ fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
     String::from_utf8(bytes).map(Some).map_err(|_| io::Error::other("it is not valid UTF-8"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a file lock cannot be awaited; callers are on a blocking thread")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file lock cannot be awaited; callers are on a blocking thread"
+)]
 fn wait_for(lock: &File) -> io::Result<()> {
     let give_up = Instant::now() + LOCK_WAIT_MAX;
     loop {

@@ -21,32 +21,20 @@ fn workspace(lines: &[&str]) -> Metadata {
         if from == left {
             members.insert(from);
         }
-        for word in right
-            .split(',')
-            .map(str::trim)
-            .filter(|word| !word.is_empty())
-        {
-            let (kind, to) = word
-                .split_once(' ')
-                .map_or((None, word), |(kind, to)| (Some(kind), to));
+        for word in right.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (kind, to) = word.split_once(' ').map_or((None, word), |(kind, to)| (Some(kind), to));
             names.insert(to);
             edges.push((from, to, kind));
         }
     }
     let edges_of = |name: &str| -> Vec<(&str, Option<&str>)> {
-        edges
-            .iter()
-            .filter(|edge| edge.0 == name)
-            .map(|edge| (edge.1, edge.2))
-            .collect()
+        edges.iter().filter(|edge| edge.0 == name).map(|edge| (edge.1, edge.2)).collect()
     };
     let packages: Vec<Value> = names
         .iter()
         .map(|name| {
-            let dependencies: Vec<Value> = edges_of(name)
-                .iter()
-                .map(|(to, kind)| json!({"name": to, "kind": kind}))
-                .collect();
+            let dependencies: Vec<Value> =
+                edges_of(name).iter().map(|(to, kind)| json!({"name": to, "kind": kind})).collect();
             json!({"id": name, "name": name, "manifest_path": "", "dependencies": dependencies})
         })
         .collect();
@@ -67,21 +55,9 @@ fn workspace(lines: &[&str]) -> Metadata {
 }
 
 const SMALL: &[Wall] = &[
-    Wall {
-        name: "sess-core",
-        uses: &[],
-        tests_use: &[],
-    },
-    Wall {
-        name: "sess-store",
-        uses: &["sess-core"],
-        tests_use: &[],
-    },
-    Wall {
-        name: "sess",
-        uses: &["sess-core"],
-        tests_use: &["sess-store"],
-    },
+    Wall { name: "sess-core", uses: &[], tests_use: &[] },
+    Wall { name: "sess-store", uses: &["sess-core"], tests_use: &[] },
+    Wall { name: "sess", uses: &["sess-core"], tests_use: &["sess-store"] },
 ];
 
 #[track_caller]
@@ -97,46 +73,21 @@ fn check_purity(lines: &[&str], expected: &[&str]) {
 #[test]
 fn what_the_table_allows_passes() {
     check_walls(
-        &[
-            "sess-core -> serde",
-            "sess-store -> sess-core, rusqlite",
-            "sess -> sess-core, dev sess-store",
-        ],
+        &["sess-core -> serde", "sess-store -> sess-core, rusqlite", "sess -> sess-core, dev sess-store"],
         &[],
     );
-    check_walls(
-        &[
-            "sess-core ->",
-            "sess-store -> dev sess-core, build cc",
-            "sess ->",
-        ],
-        &[],
-    );
+    check_walls(&["sess-core ->", "sess-store -> dev sess-core, build cc", "sess ->"], &[]);
 }
 
 #[test]
 fn a_dependency_across_a_wall_is_named() {
     check_walls(
-        &[
-            "sess-core -> sess-store",
-            "sess-store ->",
-            "sess -> sess-store",
-        ],
-        &[
-            "sess may not depend on sess-store",
-            "sess-core may not depend on sess-store",
-        ],
+        &["sess-core -> sess-store", "sess-store ->", "sess -> sess-store"],
+        &["sess may not depend on sess-store", "sess-core may not depend on sess-store"],
     );
     check_walls(
-        &[
-            "sess-core -> build sess-store",
-            "sess-store -> dev sess",
-            "sess ->",
-        ],
-        &[
-            "sess-core may not depend on sess-store",
-            "sess-store's tests may not depend on sess",
-        ],
+        &["sess-core -> build sess-store", "sess-store -> dev sess", "sess ->"],
+        &["sess-core may not depend on sess-store", "sess-store's tests may not depend on sess"],
     );
 }
 
@@ -154,35 +105,21 @@ fn the_table_and_the_workspace_name_the_same_crates() {
 
 #[test]
 fn the_core_reaches_no_io_however_far_down() {
-    check_purity(
-        &["sess-core -> serde, dev tokio", "sess-store -> tokio"],
-        &[],
-    );
+    check_purity(&["sess-core -> serde, dev tokio", "sess-store -> tokio"], &[]);
     check_purity(
         &["sess-core -> tokio"],
         &["sess-core does no I/O, but depends on tokio: sess-core → tokio"],
     );
     check_purity(
-        &[
-            "sess-core -> a",
-            "outside a -> b, sess-core",
-            "outside b -> rustix",
-            "outside rustix -> mio",
-        ],
+        &["sess-core -> a", "outside a -> b, sess-core", "outside b -> rustix", "outside rustix -> mio"],
         &["sess-core does no I/O, but depends on rustix: sess-core → a → b → rustix"],
     );
 }
 
 #[test]
 fn the_core_makes_no_random_numbers_of_its_own() {
-    check_purity(
-        &["sess-core -> uuid, dev rand", "outside uuid -> getrandom"],
-        &[],
-    );
-    check_purity(
-        &["sess-core -> rand"],
-        &["sess-core makes no random numbers, but depends on rand"],
-    );
+    check_purity(&["sess-core -> uuid, dev rand", "outside uuid -> getrandom"], &[]);
+    check_purity(&["sess-core -> rand"], &["sess-core makes no random numbers, but depends on rand"]);
 }
 
 #[test]
@@ -191,10 +128,7 @@ fn impure_lines_are_found_outside_comments_and_tests() {
                 #[cfg(test)]\nmod tests { use std::env; }\n";
     assert_eq!(
         impure_lines(text),
-        [
-            "2 sess-core does no I/O: `std::fs`",
-            "3 sess-core reads no clock: `Timestamp::now`"
-        ]
+        ["2 sess-core does no I/O: `std::fs`", "3 sess-core reads no clock: `Timestamp::now`"]
     );
 }
 

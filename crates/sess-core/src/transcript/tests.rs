@@ -61,7 +61,11 @@ fn tool_calls_follow_the_text_in_order() {
         call,
         "## assistant\nlook:\n→ called tool `ls` with {\"z\":[1,2.0],\"a\":\"ü\\n\"}\n→ called tool `now`",
     );
-    check("assistant", r#"[{"type":"toolCall","id":"1","name":"a\nb"}]"#, "## assistant\n→ called tool `a b`");
+    check(
+        "assistant",
+        r#"[{"type":"toolCall","id":"1","name":"a\nb"}]"#,
+        "## assistant\n→ called tool `a b`",
+    );
 }
 
 #[test]
@@ -112,10 +116,7 @@ fn a_peer_agents_words_are_headed_as_such() {
         source_channel: None,
         source_tool: None,
     });
-    assert_eq!(
-        block(&peer, Tools::Shown).as_deref(),
-        Some("## user (from session agent:main:main)\ndo it")
-    );
+    assert_eq!(block(&peer, Tools::Shown).as_deref(), Some("## user (from session agent:main:main)\ndo it"));
     peer.provenance = Some(Provenance::ExternalUser);
     assert_eq!(block(&peer, Tools::Shown).as_deref(), Some("## user\ndo it"));
 }
@@ -189,7 +190,8 @@ fn around_says_what_is_left_out_on_either_side() {
     let omitted = "omitted to fit the context budget; showing 3 around the requested one]\n\n";
     check((990, 990), (4, 6), &format!("[3 earlier and 5 later message(s) {omitted}"));
     let both = [item("b1")];
-    let window = around(&heading(&id(), "t"), item("at"), both.into_iter(), std::iter::empty(), (1, 0), 1_000);
+    let window =
+        around(&heading(&id(), "t"), item("at"), both.into_iter(), std::iter::empty(), (1, 0), 1_000);
     assert_eq!(window.text, "# Session s1 — t\nMessages: 3\n\nb1\n\nat\n");
 
     let window = |before: usize, after: usize| {
@@ -197,8 +199,12 @@ fn around_says_what_is_left_out_on_either_side() {
         let totals = (u64::from(before > 0), u64::from(after > 0));
         around(&heading(&id(), "t"), item("at"), block(before), block(after), totals, 1_000).text
     };
-    assert!(window(990, 0).contains("[1 earlier message(s) omitted to fit the context budget; showing 1 around the requested one]"));
-    assert!(window(0, 990).contains("[1 later message(s) omitted to fit the context budget; showing 1 around the requested one]"));
+    assert!(window(990, 0).contains(
+        "[1 earlier message(s) omitted to fit the context budget; showing 1 around the requested one]"
+    ));
+    assert!(window(0, 990).contains(
+        "[1 later message(s) omitted to fit the context budget; showing 1 around the requested one]"
+    ));
 }
 
 #[test]
@@ -251,12 +257,8 @@ fn bodies() -> impl Strategy<Value = Body> {
         Just(Block::Compaction { summary: String::new() }),
         Just(Block::Other(Map::new())),
     ];
-    let role = prop_oneof![
-        Just(Role::User),
-        Just(Role::Assistant),
-        Just(Role::ToolResult),
-        Just(Role::System)
-    ];
+    let role =
+        prop_oneof![Just(Role::User), Just(Role::Assistant), Just(Role::ToolResult), Just(Role::System)];
     (role, proptest::collection::vec(block, 0..4)).prop_map(|(role, content)| {
         let mut body = Body::text(role, "", Timestamp::default());
         body.content = content;

@@ -271,9 +271,9 @@ impl Worker {
 
     fn find(&self, query: &SearchQuery, before: Option<Position>, limit: usize) -> Result<Vec<Hit>> {
         let index = |error: rusqlite::Error| match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::OperationInterrupted) => Error::Unavailable(
-                "the search took too long; give more or longer words".to_owned(),
-            ),
+            Some(rusqlite::ErrorCode::OperationInterrupted) => {
+                Error::Unavailable("the search took too long; give more or longer words".to_owned())
+            }
             _ => Error::from_sqlite(&self.index, &error),
         };
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
-use sess_core::{SessionId, Timestamp};
 use serde_json::{Value, json};
+use sess_core::{SessionId, Timestamp};
 use tokio::sync::watch;
 
 use super::{
@@ -64,7 +64,9 @@ pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -
     let data = data.to_string();
     let position = tx.take_position();
     tx.connection()
-        .prepare_cached("INSERT INTO events (n, session, at, kind, crc, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .prepare_cached(
+            "INSERT INTO events (n, session, at, kind, crc, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
         .execute(params![position, session, at.as_millis(), kind, checksum(kind, &data), data])?;
     Ok(())
 }

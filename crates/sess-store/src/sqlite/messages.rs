@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use sess_core::{MessageId, SessionId, Timestamp, message::Shape};
 
-use super::{Sqlite, crc, sessions, writer::{JobResult, Transaction}};
+use super::{
+    Sqlite, crc, sessions,
+    writer::{JobResult, Transaction},
+};
 use crate::{
     Appended, DamagedMessage, Error, Imported, ImportedSession, MessagePage, Messages, NewMessage, Position,
     RequestKey, Result, Span, StoredMessage,
@@ -125,7 +128,12 @@ fn append(tx: &mut Transaction<'_>, session: &SessionId, messages: &[Encoded]) -
              WHERE id = ?1 RETURNING n, last_seq",
         )?
         .query_row(
-            params![session.as_str(), signed(messages.len() as u64), signed(counted as u64), last.at.as_millis()],
+            params![
+                session.as_str(),
+                signed(messages.len() as u64),
+                signed(counted as u64),
+                last.at.as_millis()
+            ],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?
@@ -152,12 +160,7 @@ fn append(tx: &mut Transaction<'_>, session: &SessionId, messages: &[Encoded]) -
 }
 
 /// Returns how many of `messages` are here already, when all that is here is the same.
-fn same_beginning(
-    connection: &Connection,
-    n: i64,
-    id: &SessionId,
-    messages: &[Encoded],
-) -> JobResult<u64> {
+fn same_beginning(connection: &Connection, n: i64, id: &SessionId, messages: &[Encoded]) -> JobResult<u64> {
     let mut have = 0;
     let mut statement =
         connection.prepare_cached("SELECT id, body FROM messages WHERE session = ?1 ORDER BY seq")?;
@@ -217,7 +220,12 @@ pub(super) fn number_of(connection: &Connection, session: &SessionId) -> rusqlit
         .optional()
 }
 
-pub(super) fn page(connection: &Connection, n: i64, span: Span, limit: usize) -> rusqlite::Result<MessagePage> {
+pub(super) fn page(
+    connection: &Connection,
+    n: i64,
+    span: Span,
+    limit: usize,
+) -> rusqlite::Result<MessagePage> {
     let (condition, bound, is_newest_first) = match span {
         Span::Last => ("seq > ?2 ORDER BY seq DESC", 0, true),
         Span::Before(seq) => ("seq < ?2 ORDER BY seq DESC", signed(seq), true),
@@ -233,7 +241,8 @@ pub(super) fn page(connection: &Connection, n: i64, span: Span, limit: usize) ->
         // Sequence numbers are dense: one that is skipped was lost to damage.
         if let Some(last) = last {
             let missing = if is_newest_first { seq + 1..last } else { last + 1..seq };
-            page.damaged.extend(missing.map(|seq| DamagedMessage { seq, reason: "it is missing".to_owned() }));
+            page.damaged
+                .extend(missing.map(|seq| DamagedMessage { seq, reason: "it is missing".to_owned() }));
         }
         last = Some(seq);
         match message {

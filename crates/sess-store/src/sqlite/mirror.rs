@@ -9,7 +9,7 @@ use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -42,7 +42,12 @@ pub(super) fn rows_after(reader: &Connection, position: u64, limit: usize) -> ru
 }
 
 /// Appends the rows to their files, and notes the new lengths in the index.
-pub(super) fn extend(index: &Connection, readers: &Readers, dir: &Path, rows: &[Row]) -> rusqlite::Result<()> {
+pub(super) fn extend(
+    index: &Connection,
+    readers: &Readers,
+    dir: &Path,
+    rows: &[Row],
+) -> rusqlite::Result<()> {
     let mut by_session: BTreeMap<&str, String> = BTreeMap::new();
     for row in rows {
         let lines = by_session.entry(&row.session).or_default();
@@ -131,9 +136,4 @@ fn open(path: &Path, dir: &Path) -> Option<fs::File> {
         }
         opened => opened.ok(),
     }
-}
-
-/// Returns where a session's mirror is.
-pub(super) fn path(dir: &Path, id: &SessionId) -> PathBuf {
-    dir.join("transcripts").join(format!("{id}.jsonl"))
 }

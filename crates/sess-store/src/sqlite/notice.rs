@@ -48,7 +48,10 @@ impl Notice {
 }
 
 /// Looks until nobody waits any more.
-#[expect(clippy::disallowed_methods, reason = "a thread of its own, which SQLite gives nothing else to wait for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread of its own, which SQLite gives nothing else to wait for"
+)]
 fn look(path: &Path, committed: &std::sync::Weak<watch::Sender<u64>>) {
     let mut seen: Option<i64> = None;
     let mut reader = None;

@@ -5,8 +5,7 @@ use rusqlite::{OptionalExtension as _, params};
 use sess_core::{SessionId, Timestamp, plan::State, session::NewSession};
 
 use super::{
-    Sqlite, crc, feed, messages,
-    sessions,
+    Sqlite, crc, feed, messages, sessions,
     writer::{JobResult, Transaction},
 };
 use crate::{Error, Happening, Plan, PlanChange, PlanRevision, PlanWrite, PlanWritten, Plans, Result};

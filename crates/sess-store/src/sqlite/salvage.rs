@@ -11,7 +11,9 @@ use super::{
     derived, feed, messages, plans, schema, sessions,
     writer::leave_untouched,
 };
-use crate::{Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, Result, Sessions as _};
+use crate::{
+    Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, Result, Sessions as _,
+};
 
 /// What `sess doctor` found out about a store.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +38,8 @@ pub fn health(dir: &Path) -> Result<Health> {
     if !path.exists() {
         return Err(Error::Unavailable(format!("there is no store at {}", path.display())));
     }
-    let mut health = Health { path: path.clone(), sqlite: rusqlite::version().to_owned(), ..Health::default() };
+    let mut health =
+        Health { path: path.clone(), sqlite: rusqlite::version().to_owned(), ..Health::default() };
     if let Err(Error::Damaged(reason)) = connection::prepare(dir) {
         health.damage.push(reason);
     }
@@ -127,7 +130,8 @@ fn check_messages(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Re
 }
 
 fn check_plans(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement = reader.prepare("SELECT session, revision, content, crc FROM plan_revisions ORDER BY n")?;
+    let mut statement =
+        reader.prepare("SELECT session, revision, content, crc FROM plan_revisions ORDER BY n")?;
     let mut rows = statement.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
@@ -147,7 +151,8 @@ fn check_events(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Resu
     let mut count = 0;
     while let Some(row) = rows.next()? {
         count += 1;
-        let (kind, data) = (row.get::<_, String>(1).unwrap_or_default(), row.get::<_, String>(2).unwrap_or_default());
+        let (kind, data) =
+            (row.get::<_, String>(1).unwrap_or_default(), row.get::<_, String>(2).unwrap_or_default());
         if row.get::<_, u32>(3).ok() != Some(feed::checksum(&kind, &data)) {
             damage.push(format!("event {} is damaged", row.get::<_, i64>(0)?));
         }
@@ -225,8 +230,14 @@ async fn salvage_into(dir: &Path, scratch: &Path, new: &Sqlite) -> Result<Salvag
             && plan.state != state
         {
             let by = "salvage".to_owned();
-            let change =
-                crate::PlanChange { revision: plan.revision, from: plan.state, to: state, by, note: None, at };
+            let change = crate::PlanChange {
+                revision: plan.revision,
+                from: plan.state,
+                to: state,
+                by,
+                note: None,
+                at,
+            };
             new.change_plan_state(&id, change).await?;
         }
     }
@@ -277,7 +288,8 @@ impl Remains {
             .and_then(|_| reader.execute_batch("PRAGMA writable_schema = ON; PRAGMA cell_size_check = OFF;"))
             .map_err(|error| Error::from_sqlite(copy, &error))?;
         let mut found = Self { sessions: std::collections::BTreeMap::new(), lost: 0 };
-        found.lost += scan(&reader, "sessions", sessions::COLUMNS, |row| found_session(&mut found.sessions, row));
+        found.lost +=
+            scan(&reader, "sessions", sessions::COLUMNS, |row| found_session(&mut found.sessions, row));
         found.lost += scan(&reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
             found_message(&mut found.sessions, row)
         });
@@ -293,7 +305,12 @@ impl Remains {
 ///
 /// A damaged page fails the lookups that lead through it and no others, so
 /// after a failure the rows behind it are asked for one by one.
-fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&rusqlite::Row<'_>) -> bool) -> u64 {
+fn scan(
+    reader: &Connection,
+    table: &str,
+    columns: &str,
+    mut visit: impl FnMut(&rusqlite::Row<'_>) -> bool,
+) -> u64 {
     const MISSES_MAX: i64 = 20_000;
     let next = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n > ?1 ORDER BY n");
     let one = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n = ?1");

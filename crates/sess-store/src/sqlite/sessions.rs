@@ -9,7 +9,10 @@ use sess_core::{
     session::{NewSession, Session},
 };
 
-use super::{Sqlite, crc, feed, messages, writer::{JobResult, Transaction}};
+use super::{
+    Sqlite, crc, feed, messages,
+    writer::{JobResult, Transaction},
+};
 use crate::{Archived, Error, Happening, Result, SessionFilter, SessionPatch, Sessions};
 
 pub(super) const COLUMNS: &str = "n, id, key, agent, source, title, cwd, parent, created_at, updated_at, \
@@ -46,7 +49,10 @@ impl Sessions for Sqlite {
     async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>> {
         // Ids are ASCII, so the range up to the next letter is exactly the prefix.
         let end = format!("{prefix}\u{7f}");
-        self.many("id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", params![prefix, end, messages::signed(limit as u64)])
+        self.many(
+            "id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3",
+            params![prefix, end, messages::signed(limit as u64)],
+        )
     }
 
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>> {
@@ -282,7 +288,8 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
 /// Covers everything but the counters, which every append moves.
 pub(super) fn checksum(session: &Session) -> u32 {
     let number = |value: Option<Timestamp>| value.map_or(-1, Timestamp::as_millis).to_le_bytes();
-    let optional = |text: &Option<String>| text.clone().map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
+    let optional =
+        |text: &Option<String>| text.clone().map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
     crc(&[
         session.id.as_str().as_bytes(),
         session.key.as_str().as_bytes(),

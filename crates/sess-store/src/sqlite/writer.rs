@@ -118,7 +118,9 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("sess-writer".to_owned())
             .stack_size(512 * 1024)
-            .spawn(move || Writing { path, connection: None, committed, derived, checkpointer: None }.run(&jobs))
+            .spawn(move || {
+                Writing { path, connection: None, committed, derived, checkpointer: None }.run(&jobs)
+            })
             .map_err(|error| Error::Unavailable(format!("cannot start the writer thread: {error}")))?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
@@ -233,8 +235,7 @@ fn run_group(connection: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::R
             "SELECT max(coalesce((SELECT max(n) FROM messages), 0), coalesce((SELECT max(n) FROM events), 0))",
         )?
         .query_row([], |row| row.get(0))?;
-    let mut transaction =
-        Transaction { connection, next_position: u64::try_from(head).unwrap_or(0) + 1 };
+    let mut transaction = Transaction { connection, next_position: u64::try_from(head).unwrap_or(0) + 1 };
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group {
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;
@@ -299,12 +300,12 @@ impl Checkpointer {
             .spawn(move || {
                 while poked.recv().is_ok() {
                     let moved = connection::connect(&path, Access::Write).and_then(|connection| {
-                        connection
-                            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-                            .map_err(|error| {
+                        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(
+                            |error| {
                                 leave_untouched(&connection);
                                 Error::from_sqlite(&path, &error)
-                            })
+                            },
+                        )
                     });
                     if let Err(error) = moved {
                         tracing::warn!(%error, "the write-ahead log could not be moved into the store");

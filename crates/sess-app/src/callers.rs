@@ -1,0 +1,184 @@
+//! Who calls a use case, and as which session.
+
+use serde::Serialize;
+use sess_core::{
+    AgentId, SessionId, SessionKey, Source,
+    identity::{Claim, Evidence, Identity, Signals, identify},
+    policy::{Confinement, Scope, Standing, Viewer, context_scope},
+    session::{NewSession, Session},
+};
+
+use crate::{App, Error, Result};
+
+/// A caller of use cases: the owner at a terminal, or an agent in a session.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub identity: Identity,
+    pub standing: Standing,
+    pub confinement: Confinement,
+    /// The agent that speaks, when no session's key says it.
+    pub agent: AgentId,
+}
+
+/// Who is calling, and how we know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Whoami {
+    pub session_id: Option<String>,
+    pub key: Option<String>,
+    pub source: Option<Source>,
+    pub agent: String,
+    /// `owner` or `agent`.
+    pub standing: &'static str,
+    pub how: String,
+    /// Whether the session is stored yet: it is made at its first write.
+    pub stored: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl App {
+    /// Works out who is calling: an agent, whatever session it turns out to be.
+    pub fn caller(&self, signals: &Signals) -> Caller {
+        let identity = identify(signals);
+        let client = signals.client_name.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let vendor = Source::ALL.into_iter().find(|source| client.contains(source.as_str()));
+        let agent = match &identity.session {
+            Claim::Id(_, source) => source.agent(),
+            _ => vendor.map_or_else(AgentId::main, Source::agent),
+        };
+        Caller { identity, standing: Standing::Agent, confinement: Confinement::Free, agent }
+    }
+
+    /// Works out who uses the command line: the owner, unless a host or a parent
+    /// session left a sign that an agent does.
+    pub fn cli_caller(&self, signals: &Signals) -> Caller {
+        let mut caller = self.caller(signals);
+        let mut without_flag = signals.clone();
+        without_flag.explicit = None;
+        if identify(&without_flag).evidence == Evidence::Nothing {
+            caller.standing = Standing::Owner;
+        }
+        caller
+    }
+
+    pub async fn whoami(&self, caller: &Caller) -> Whoami {
+        let standing = match caller.standing {
+            Standing::Owner => "owner",
+            Standing::Agent => "agent",
+        };
+        let how = caller.identity.evidence.to_string();
+        let unknown = Whoami {
+            session_id: None,
+            key: None,
+            source: None,
+            agent: caller.agent.to_string(),
+            standing,
+            how,
+            stored: false,
+            error: None,
+        };
+        let named = match self.named_session(caller).await {
+            Ok(named) => named,
+            Err(error) => return Whoami { error: Some(error.to_string()), ..unknown },
+        };
+        let stored = self.stored_session(&named.id).await.ok().flatten().is_some();
+        Whoami {
+            session_id: Some(named.id.to_string()),
+            key: Some(named.key.to_string()),
+            source: Some(named.source),
+            agent: named.agent.to_string(),
+            stored,
+            ..unknown
+        }
+    }
+
+    /// Returns the caller's session as it is stored, or as it will be at its first write.
+    pub(crate) async fn named_session(&self, caller: &Caller) -> Result<NewSession> {
+        let (id, source) = match &caller.identity.session {
+            Claim::Invalid(error) => return Err(error.clone().into()),
+            Claim::Key(key) => {
+                let found = if self.has_store() { self.store()?.session_by_key(key).await? } else { None };
+                let found = found.ok_or_else(|| Error::NotFound(format!("session \"{key}\" not found")))?;
+                return Ok(as_new(found));
+            }
+            Claim::Id(id, source) => (id.clone(), *source),
+            Claim::Own => (self.inner.own.clone(), Source::Native),
+        };
+        if let Some(found) = self.stored_session(&id).await? {
+            return Ok(as_new(found));
+        }
+        let mut new = NewSession::chat(id, source, self.now());
+        if source == Source::Native {
+            new.agent = caller.agent.clone();
+            new.key = SessionKey::chat(&new.agent, &new.id);
+        }
+        new.cwd.clone_from(&self.settings().cwd);
+        Ok(new)
+    }
+
+    pub(crate) async fn stored_session(&self, id: &SessionId) -> Result<Option<Session>> {
+        if !self.has_store() {
+            return Ok(None);
+        }
+        Ok(self.store()?.session(id).await?)
+    }
+
+    /// Returns the caller's own session and the ones above it, nearest first.
+    ///
+    /// The owner is no session: nothing is "current" at a terminal.
+    pub(crate) async fn lineage(&self, caller: &Caller) -> Result<Vec<Session>> {
+        if caller.standing == Standing::Owner {
+            return Ok(Vec::new());
+        }
+        let own = match &caller.identity.session {
+            Claim::Invalid(error) => return Err(error.clone().into()),
+            Claim::Key(key) if self.has_store() => self.store()?.session_by_key(key).await?,
+            Claim::Key(_) => None,
+            Claim::Id(id, _) => self.stored_session(id).await?,
+            Claim::Own => self.stored_session(&self.inner.own).await?,
+        };
+        let Some(own) = own else { return Ok(Vec::new()) };
+        let mut lineage = vec![own];
+        lineage.extend(self.ancestors(&lineage[0]).await?);
+        Ok(lineage)
+    }
+
+    /// Returns the sessions above `session`, nearest first; a loop ends where it closes.
+    pub(crate) async fn ancestors(&self, session: &Session) -> Result<Vec<Session>> {
+        let store = self.store()?;
+        let mut above: Vec<Session> = Vec::new();
+        let mut next = session.parent.clone();
+        while let Some(key) = next.take() {
+            if key == session.key || above.iter().any(|seen| seen.key == key) {
+                break;
+            }
+            let Some(parent) = store.session_by_key(&key).await? else { break };
+            next.clone_from(&parent.parent);
+            above.push(parent);
+        }
+        Ok(above)
+    }
+
+    /// Returns what the context tools may show this caller.
+    pub(crate) async fn visible(&self, caller: &Caller) -> Result<Scope> {
+        let key = match caller.standing {
+            Standing::Owner => None,
+            Standing::Agent => Some(self.named_session(caller).await?.key),
+        };
+        let viewer = Viewer { standing: caller.standing, key: key.as_ref(), confinement: caller.confinement };
+        Ok(context_scope(&viewer, self.settings().context_visibility))
+    }
+}
+
+fn as_new(session: Session) -> NewSession {
+    NewSession {
+        id: session.id,
+        key: session.key,
+        agent: session.agent,
+        source: session.source,
+        title: session.title,
+        cwd: session.cwd,
+        parent: session.parent,
+        created_at: session.created_at,
+    }
+}

@@ -1,0 +1,491 @@
+//! Plans: written by an agent, reviewed by a person, executed by another agent.
+//!
+//! Row and file are kept together. A write goes: temporary file, flush, commit
+//! the row, rename, flush the directory, tell followers, answer. Whatever a
+//! crash or another program left in between is put right at the next use.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sess_core::{
+    SessionId, Timestamp,
+    plan::{self, State, Verdict},
+    policy::{self, Standing},
+    session::{NewSession, Session},
+};
+use sess_store::{
+    FileError, LockedDir, Plan, PlanChange, PlanFiles, PlanWrite, RequestKey, SessionPatch, Store,
+};
+
+use crate::{App, Caller, Error, Kind, Result};
+
+/// Who a change that another program made to a plan file is attributed to.
+const EXTERNAL: &str = "external";
+
+/// How long a temporary file may stand before the sweep takes it for abandoned.
+const TEMPORARY_DAYS_MAX: u32 = 1;
+
+/// Where a plan is and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanAnswer {
+    /// Absolute path of the plan's Markdown file.
+    pub path: String,
+    /// The session whose plan this is.
+    pub session_id: String,
+    /// Number of this revision, counted from 1.
+    pub revision: u64,
+    /// `draft`, `ready`, `approved`, `changes_requested` or `done`.
+    pub state: String,
+    /// Size of the plan in bytes.
+    pub bytes: u64,
+}
+
+/// A plan with its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanText {
+    #[serde(flatten)]
+    pub plan: PlanAnswer,
+    /// The plan, as Markdown.
+    pub content: String,
+}
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct WritePlan {
+    pub content: String,
+    /// Refuse unless this is the newest revision.
+    pub expect_revision: Option<u64>,
+    /// A retry with the same key acts once and gets the first answer.
+    pub idempotency_key: Option<String>,
+}
+
+/// What a person says about a plan.
+#[derive(Clone, Debug)]
+pub struct ReviewPlan {
+    pub verdict: Verdict,
+    /// The revision that was looked at; the newest when not given.
+    pub revision: Option<u64>,
+    pub note: Option<String>,
+}
+
+/// One line of a plan's history.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanLogEntry {
+    pub revision: u64,
+    pub agent: String,
+    pub at: String,
+    pub bytes: u64,
+}
+
+impl App {
+    /// Creates or replaces the plan of the caller's session.
+    pub async fn write_plan(&self, caller: &Caller, write: WritePlan) -> Result<PlanAnswer> {
+        plan::check_content(&write.content)?;
+        let session = self.named_session(caller).await?;
+        let author = match caller.standing {
+            Standing::Owner => "owner".to_owned(),
+            Standing::Agent => session.agent.to_string(),
+        };
+        self.begin_sweep();
+        let store = self.store()?;
+        let dir = self.lock_plans().await?;
+        self.reconcile(&*store, &dir, &session, self.now()).await?;
+        let bytes = write.content.len() as u64;
+        let key = write
+            .idempotency_key
+            .map(|key| RequestKey { key, fingerprint: fingerprint(&session.id, &write.content) });
+        let row = PlanWrite {
+            content: write.content,
+            agent: author,
+            at: self.now(),
+            expect_revision: write.expect_revision,
+            key,
+        };
+        let revision = self.put(&*store, &dir, session.clone(), row).await?;
+        let state = store.plan(&session.id).await?.map_or(State::Draft, |plan| plan.state);
+        Ok(self.answer(&session.id, revision, state, bytes))
+    }
+
+    /// Reads the plan of the caller's session; a sub-session without one reads its parent's.
+    pub async fn read_plan(&self, caller: &Caller) -> Result<PlanText> {
+        let session = self.named_session(caller).await?;
+        self.begin_sweep();
+        let none = || Error::NoPlan("first");
+        if let Some(plan) = self.current_plan(&session).await? {
+            return Ok(plan);
+        }
+        let Some(stored) = self.stored_session(&session.id).await? else { return Err(none()) };
+        for ancestor in self.ancestors(&stored).await? {
+            if let Some(plan) = self.current_plan(&named(&ancestor)).await? {
+                return Ok(plan);
+            }
+        }
+        Err(none())
+    }
+
+    /// Records that the plan is ready for review. Switches nobody.
+    pub async fn exit_plan_mode(&self, caller: &Caller) -> Result<PlanAnswer> {
+        let session = self.named_session(caller).await?;
+        self.begin_sweep();
+        let current = self.current_plan(&session).await?;
+        let current = current.ok_or(Error::NoPlan("before exit_plan_mode"))?;
+        let store = self.store()?;
+        // Somebody may write or review in between: decide again on what is there then.
+        loop {
+            let Some(plan) = store.plan(&session.id).await? else {
+                return Err(Error::NoPlan("before exit_plan_mode"));
+            };
+            let to = plan.state.after_exit();
+            let done = self.change_state(&*store, &session.id, &plan, to, session.agent.as_str(), None).await;
+            match done {
+                Err(error) if error.kind() == Kind::Conflict => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(self.answer(&session.id, plan.revision, to, current.plan.bytes)),
+            }
+        }
+    }
+
+    /// Returns the plan of a session, for its owner.
+    pub async fn plan_of(&self, session: &Session) -> Result<PlanText> {
+        let found = self.current_plan(&named(session)).await?;
+        found.ok_or_else(|| Error::NotFound(format!("session {} has no plan", session.id)))
+    }
+
+    /// Returns one revision's text.
+    pub async fn plan_revision(&self, session: &Session, revision: u64) -> Result<PlanText> {
+        let store = self.store()?;
+        let found = store.plan_revision(&session.id, revision).await?;
+        let found = found.ok_or_else(|| {
+            Error::NotFound(format!("the plan of session {} has no revision {revision}", session.id))
+        })?;
+        let state = store.plan(&session.id).await?.map_or(State::Draft, |plan| plan.state);
+        let plan = self.answer(&session.id, revision, state, found.size_bytes);
+        Ok(PlanText { plan, content: found.content })
+    }
+
+    /// Returns the plan's history, oldest first.
+    pub async fn plan_log(&self, session: &Session, limit: usize) -> Result<Vec<PlanLogEntry>> {
+        let log = self.store()?.plan_log(&session.id, limit).await?;
+        let entries = log.into_iter().map(|revision| PlanLogEntry {
+            revision: revision.revision,
+            agent: revision.agent,
+            at: revision.at.to_string(),
+            bytes: revision.size_bytes,
+        });
+        Ok(entries.collect())
+    }
+
+    /// Approves a plan, asks for changes, or calls it done. A person's, never an agent's.
+    pub async fn review_plan(
+        &self,
+        caller: &Caller,
+        session: &Session,
+        review: ReviewPlan,
+    ) -> Result<PlanAnswer> {
+        if !policy::may_review(caller.standing) {
+            return Err(Error::Denied(
+                "a plan is reviewed by a person: an agent cannot approve it or request changes".to_owned(),
+            ));
+        }
+        let current = self.plan_of(session).await?;
+        let store = self.store()?;
+        let plan = store.plan(&session.id).await?;
+        let plan = plan.ok_or_else(|| Error::NotFound(format!("session {} has no plan", session.id)))?;
+        let reviewed = review.revision.unwrap_or(plan.revision);
+        let to = plan.state.after_review(plan.revision, reviewed, review.verdict)?;
+        self.change_state(&*store, &session.id, &plan, to, "owner", review.note).await?;
+        Ok(self.answer(&session.id, plan.revision, to, current.plan.bytes))
+    }
+
+    async fn change_state(
+        &self,
+        store: &dyn Store,
+        session: &SessionId,
+        plan: &Plan,
+        to: State,
+        by: &str,
+        note: Option<String>,
+    ) -> Result<()> {
+        if plan.state == to {
+            return Ok(());
+        }
+        let (revision, from, by, at) = (plan.revision, plan.state, by.to_owned(), self.now());
+        Ok(store.change_plan_state(session, PlanChange { revision, from, to, by, note, at }).await?)
+    }
+
+    /// Stores a revision and puts its file in place, or leaves both as they were.
+    async fn put(
+        &self,
+        store: &dyn Store,
+        dir: &LockedDir,
+        session: NewSession,
+        row: PlanWrite,
+    ) -> Result<u64> {
+        let id = session.id.clone();
+        let staged = dir.stage(&id, &row.content, self.nonce())?;
+        let written = match store.write_plan(session, row).await {
+            Ok(written) => written,
+            Err(error) => {
+                dir.discard(&staged);
+                return Err(error.into());
+            }
+        };
+        if written.replayed {
+            // The file is already in place: the reconciliation before saw to it.
+            dir.discard(&staged);
+            return Ok(written.revision);
+        }
+        if let Err(error) = dir.place(&id, staged) {
+            self.take_back(store, dir, &id, written.revision).await;
+            return Err(error.into());
+        }
+        self.announce(store, &id, written.revision).await?;
+        Ok(written.revision)
+    }
+
+    /// Undoes a revision whose file could not be put in place.
+    ///
+    /// The rename itself may have happened and only its flush failed: then the
+    /// former file is put back first. If even that fails, row and file both
+    /// keep the new plan: wholly there, though never acknowledged.
+    async fn take_back(&self, store: &dyn Store, dir: &LockedDir, id: &SessionId, revision: u64) {
+        let former = match store.plan_revision(id, revision - 1).await {
+            Ok(former) => former,
+            Err(error) => return tracing::warn!(%error, "a failed plan write stays as it is"),
+        };
+        let put_back = match &former {
+            Some(former) if dir.read(id).ok().flatten().as_deref() == Some(&former.content) => Ok(()),
+            Some(former) => {
+                dir.stage(id, &former.content, self.nonce()).and_then(|staged| dir.place(id, staged))
+            }
+            None => dir.remove(id),
+        };
+        if let Err(error) = put_back {
+            return tracing::warn!(%error, "a failed plan write stays as it is");
+        }
+        if let Err(error) = store.withdraw_plan(id, revision).await {
+            tracing::warn!(%error, "a failed plan write could not be withdrawn");
+        }
+    }
+
+    async fn announce(&self, store: &dyn Store, id: &SessionId, revision: u64) -> Result<()> {
+        let path = self.inner.files.path(id);
+        Ok(store.announce_plan(id, revision, &path.to_string_lossy()).await?)
+    }
+
+    /// Returns the plan that the session has now; a swept one counts as not written.
+    async fn current_plan(&self, session: &NewSession) -> Result<Option<PlanText>> {
+        let file = self.inner.files.read(&session.id)?;
+        if file.is_none() && !self.has_store() {
+            return Ok(None);
+        }
+        let store = self.store()?;
+        if let Some(text) = self.if_consistent(&*store, &session.id, file).await? {
+            return Ok(text);
+        }
+        let dir = self.lock_plans().await?;
+        self.reconcile(&*store, &dir, session, self.now()).await?;
+        let file = dir.read(&session.id)?;
+        let consistent = self.if_consistent(&*store, &session.id, file).await?;
+        consistent.ok_or_else(|| {
+            Error::Unavailable(format!("the plan of session {} keeps changing; try again", session.id))
+        })
+    }
+
+    /// Returns what the file says, when row and file agree; `None` when they must be put right.
+    async fn if_consistent(
+        &self,
+        store: &dyn Store,
+        id: &SessionId,
+        file: Option<String>,
+    ) -> Result<Option<Option<PlanText>>> {
+        let plan = store.plan(id).await?;
+        match (plan, file) {
+            (None, None) => Ok(Some(None)),
+            (None, Some(text)) if text.trim().is_empty() => Ok(Some(None)),
+            (Some(plan), None) if plan.swept => Ok(Some(None)),
+            (None, Some(_)) | (Some(_), None) => Ok(None),
+            (Some(plan), Some(content)) => {
+                let newest = match store.plan_revision(id, plan.revision).await {
+                    Ok(newest) => newest.map(|newest| newest.content),
+                    // The stored copy is damaged; the file is what the person sees.
+                    Err(sess_store::Error::Damaged(reason)) => {
+                        tracing::warn!("{reason}");
+                        Some(content.clone())
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                let agrees =
+                    newest.as_deref() == Some(&content) && plan.announced >= plan.revision && !plan.swept;
+                if !agrees {
+                    return Ok(None);
+                }
+                let plan = self.answer(id, plan.revision, plan.state, content.len() as u64);
+                Ok(Some(Some(PlanText { plan, content })))
+            }
+        }
+    }
+
+    /// Makes row and file agree again, under the lock of the plan directory.
+    ///
+    /// A file that is missing or equals the revision before is rolled forward
+    /// from the row; any other content was written by another program and
+    /// becomes a revision of its own.
+    async fn reconcile(
+        &self,
+        store: &dyn Store,
+        dir: &LockedDir,
+        session: &NewSession,
+        at: Timestamp,
+    ) -> Result<()> {
+        let id = &session.id;
+        let is_replaced = !dir.is_regular(id);
+        let file = if is_replaced { None } else { dir.read(id)? };
+        let file = file.filter(|text| !text.trim().is_empty());
+        let plan = store.plan(id).await?;
+        let (revision, swept) = plan.as_ref().map_or((0, false), |plan| (plan.revision, plan.swept));
+        let content = |revision: u64| async move {
+            if revision == 0 {
+                return Ok(None);
+            }
+            match store.plan_revision(id, revision).await {
+                Ok(found) => Ok(found.map(|found| found.content)),
+                Err(sess_store::Error::Damaged(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let Some(file) = file else {
+            if let Some(newest) = content(revision).await?
+                && !swept
+            {
+                dir.place(id, dir.stage(id, &newest, self.nonce())?)?;
+                self.announce(store, id, revision).await?;
+            }
+            return Ok(());
+        };
+        let newest = content(revision).await?;
+        if newest.as_deref() == Some(&file) && !swept {
+            return self.announce(store, id, revision).await;
+        }
+        if let Some(newest) = newest
+            && !swept
+            && content(revision - 1).await?.as_deref() == Some(&file)
+        {
+            dir.place(id, dir.stage(id, &newest, self.nonce())?)?;
+            return self.announce(store, id, revision).await;
+        }
+        let row =
+            PlanWrite { content: file, agent: EXTERNAL.to_owned(), at, expect_revision: None, key: None };
+        let written = store.write_plan(session.clone(), row).await?;
+        self.announce(store, id, written.revision).await
+    }
+
+    async fn lock_plans(&self) -> Result<LockedDir> {
+        let files = self.inner.files.clone();
+        on_blocking_thread(move || files.lock()).await
+    }
+
+    /// Starts the sweep of old plan files, once a process, in the background.
+    fn begin_sweep(&self) {
+        self.inner.sweep.get_or_init(|| {
+            let app = self.clone();
+            let is_on = self.settings().plans_keep_days > 0 && self.inner.files.dir().exists();
+            let sweep = is_on.then(|| {
+                tokio::spawn(async move {
+                    if let Err(error) = app.sweep().await {
+                        tracing::info!(%error, "old plans were not swept");
+                    }
+                })
+            });
+            std::sync::Mutex::new(sweep)
+        });
+    }
+
+    async fn sweep(&self) -> Result<()> {
+        let now = self.now();
+        let limit = now.days_before(self.settings().plans_keep_days);
+        let files: PlanFiles = self.inner.files.clone();
+        // Looked for without the lock: what is old enough is rare.
+        let old = on_blocking_thread(move || {
+            let dir = files.lock()?;
+            dir.remove_stale_temporaries(now.days_before(TEMPORARY_DAYS_MAX));
+            Ok(dir.older_than(limit))
+        })
+        .await?;
+        for id in old {
+            if let Err(error) = self.sweep_one(&id, limit).await {
+                tracing::info!(%error, session = %id, "an old plan was not swept");
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one old plan file, after its text is safe among the revisions.
+    async fn sweep_one(&self, id: &SessionId, limit: Timestamp) -> Result<()> {
+        let store = self.store()?;
+        let stored = store.session(id).await?;
+        if stored.as_ref().is_some_and(|session| session.updated_at >= limit) {
+            return Ok(());
+        }
+        let dir = self.lock_plans().await?;
+        if !dir.older_than(limit).contains(id) {
+            return Ok(());
+        }
+        let is_unknown = stored.is_none();
+        let session = match &stored {
+            Some(session) => named(session),
+            None => NewSession::chat(id.clone(), sess_core::Source::Native, limit),
+        };
+        self.reconcile(&*store, &dir, &session, limit).await?;
+        if is_unknown && store.session(id).await?.is_some() {
+            // A plan whose session nobody knows is kept, but not put in anybody's way.
+            store.patch_session(id, SessionPatch::Archived(true), limit).await?;
+        }
+        let Some(plan) = store.plan(id).await? else { return Ok(()) };
+        store.mark_plan_swept(id, plan.revision).await?;
+        dir.remove(id)?;
+        tracing::info!(session = %id, revision = plan.revision, "swept an old plan; its revisions stay");
+        Ok(())
+    }
+
+    fn answer(&self, id: &SessionId, revision: u64, state: State, bytes: u64) -> PlanAnswer {
+        PlanAnswer {
+            path: self.inner.files.path(id).to_string_lossy().into_owned(),
+            session_id: id.to_string(),
+            revision,
+            state: state.to_string(),
+            bytes,
+        }
+    }
+
+    fn nonce(&self) -> u64 {
+        (self.random() >> 64) as u64
+    }
+}
+
+fn named(session: &Session) -> NewSession {
+    NewSession {
+        id: session.id.clone(),
+        key: session.key.clone(),
+        agent: session.agent.clone(),
+        source: session.source,
+        title: session.title.clone(),
+        cwd: session.cwd.clone(),
+        parent: session.parent.clone(),
+        created_at: session.created_at,
+    }
+}
+
+/// Tells one request from another without keeping its text twice.
+fn fingerprint(session: &SessionId, content: &str) -> String {
+    format!("plan {session} {:08x} {}", crc32fast::hash(content.as_bytes()), content.len())
+}
+
+/// Waiting for a lock or a disk must not hold up other calls.
+async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        Err(error) => Err(Error::Unavailable(format!("the plan could not be written: {error}"))),
+    }
+}

@@ -1,0 +1,37 @@
+//! What the owner does with sessions: star, rename, archive.
+
+use sess_core::{policy::Standing, session::Session};
+use sess_store::SessionPatch;
+
+use crate::{App, Caller, Error, Listed, Result, context};
+
+/// The most characters a title has.
+const TITLE_CHARS_MAX: usize = 500;
+
+impl App {
+    pub async fn star(&self, caller: &Caller, session: &Session, starred: bool) -> Result<Listed> {
+        self.patch(caller, session, SessionPatch::Starred(starred)).await
+    }
+
+    pub async fn rename(&self, caller: &Caller, session: &Session, title: &str) -> Result<Listed> {
+        let title = title.trim();
+        if title.chars().count() > TITLE_CHARS_MAX {
+            return Err(Error::Invalid(format!(
+                "the title is too long: the most is {TITLE_CHARS_MAX} characters"
+            )));
+        }
+        self.patch(caller, session, SessionPatch::Title(title.to_owned())).await
+    }
+
+    pub async fn archive(&self, caller: &Caller, session: &Session, archived: bool) -> Result<Listed> {
+        self.patch(caller, session, SessionPatch::Archived(archived)).await
+    }
+
+    async fn patch(&self, caller: &Caller, session: &Session, patch: SessionPatch) -> Result<Listed> {
+        if caller.standing != Standing::Owner {
+            return Err(Error::Denied("only the owner may change a session".to_owned()));
+        }
+        let patched = self.store()?.patch_session(&session.id, patch, self.now()).await?;
+        Ok(context::listed(&patched))
+    }
+}

@@ -1,0 +1,222 @@
+//! The tools that agents can call, each written once.
+//!
+//! The MCP door and `sess tool call` serve this one list. A tool is a name, a
+//! description for the model, typed arguments and a typed answer; the schemas
+//! come from the types.
+
+mod exit_plan_mode;
+mod list_sessions;
+mod read_session;
+mod read_session_plan;
+mod write_session_plan;
+
+use std::{fmt, str::FromStr};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use crate::{App, Caller, Error, Result};
+
+/// A named group of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Toolset {
+    SessionPlan,
+    SessionContext,
+}
+
+impl Toolset {
+    pub const ALL: [Self; 2] = [Self::SessionPlan, Self::SessionContext];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionPlan => "session_plan",
+            Self::SessionContext => "session_context",
+        }
+    }
+}
+
+impl fmt::Display for Toolset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A name that is no toolset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown toolset \"{0}\": one of session_plan, session_context")]
+pub struct UnknownToolset(pub String);
+
+impl FromStr for Toolset {
+    type Err = UnknownToolset;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|toolset| toolset.as_str() == text.trim());
+        named.ok_or_else(|| UnknownToolset(text.to_owned()))
+    }
+}
+
+/// What a host may assume about a tool before it calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Annotations {
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+}
+
+impl Annotations {
+    const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
+    /// Changes our own data only, and twice is the same as once.
+    const RECORDS: Self = Self { read_only: false, destructive: false, idempotent: true, open_world: false };
+}
+
+/// What is told about a tool.
+#[derive(Clone, Debug)]
+pub struct ToolInfo {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub description: &'static str,
+    pub toolset: Toolset,
+    pub input_schema: Map<String, Value>,
+    pub output_schema: Map<String, Value>,
+    pub annotations: Annotations,
+}
+
+/// One call, as it came through a door.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    pub name: String,
+    /// Whatever JSON came; null when there was none.
+    pub arguments: Value,
+    /// A retry with the same key acts once and gets the first answer.
+    pub idempotency_key: Option<String>,
+}
+
+/// What a tool answers: text for the model, and the same as data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolAnswer {
+    pub text: String,
+    pub structured: Option<Value>,
+    pub is_error: bool,
+}
+
+/// A tool, written for whoever adds one.
+#[async_trait]
+trait Tool {
+    const NAME: &'static str;
+    const TITLE: &'static str;
+    const DESCRIPTION: &'static str;
+    const TOOLSET: Toolset;
+    const ANNOTATIONS: Annotations;
+    type Args: DeserializeOwned + JsonSchema + Send;
+    type Output: Serialize + JsonSchema;
+
+    /// Does it; returns the text for the model and the data behind it.
+    async fn call(
+        app: &App,
+        caller: &Caller,
+        args: Self::Args,
+        key: Option<String>,
+    ) -> Result<(String, Self::Output)>;
+}
+
+/// Names every tool, in the order they are listed.
+macro_rules! for_each_tool {
+    ($do:ident) => {
+        $do!(write_session_plan::WriteSessionPlan);
+        $do!(read_session_plan::ReadSessionPlan);
+        $do!(exit_plan_mode::ExitPlanMode);
+        $do!(list_sessions::ListSessionsTool);
+        $do!(read_session::ReadSessionTool);
+    };
+}
+
+/// Returns every tool there is.
+pub fn all() -> Vec<ToolInfo> {
+    let mut tools = Vec::new();
+    macro_rules! describe {
+        ($tool:ty) => {
+            tools.push(info::<$tool>());
+        };
+    }
+    for_each_tool!(describe);
+    tools
+}
+
+impl App {
+    /// Calls a tool; `None` when there is no such tool.
+    pub async fn call_tool(&self, caller: &Caller, call: ToolCall) -> Option<ToolAnswer> {
+        macro_rules! dispatch {
+            ($tool:ty) => {
+                if call.name == <$tool as Tool>::NAME {
+                    return Some(run::<$tool>(self, caller, call).await);
+                }
+            };
+        }
+        for_each_tool!(dispatch);
+        None
+    }
+}
+
+async fn run<T: Tool>(app: &App, caller: &Caller, call: ToolCall) -> ToolAnswer {
+    let outcome = match arguments::<T::Args>(call.arguments) {
+        Ok(args) => T::call(app, caller, args, call.idempotency_key).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok((text, output)) => {
+            let structured = serde_json::to_value(output).expect("an answer has string keys only");
+            ToolAnswer { text, structured: Some(structured), is_error: false }
+        }
+        Err(error) => ToolAnswer { text: error.to_string(), structured: None, is_error: true },
+    }
+}
+
+/// Reads arguments; a missing object counts as an empty one.
+fn arguments<A: DeserializeOwned>(arguments: Value) -> Result<A> {
+    let object = match arguments {
+        Value::Null => Map::new(),
+        Value::Object(object) => object,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err(Error::Invalid("arguments must be a JSON object".to_owned()));
+        }
+    };
+    // Named by hand: serde's own message says what was wrong, but not where.
+    for (name, value) in &object {
+        let alone = Map::from_iter([(name.clone(), value.clone())]);
+        if let Err(error) = serde_json::from_value::<A>(Value::Object(alone)) {
+            return Err(Error::Invalid(format!("invalid argument \"{name}\": {error}")));
+        }
+    }
+    serde_json::from_value(Value::Object(object))
+        .map_err(|error| Error::Invalid(format!("invalid arguments: {error}")))
+}
+
+fn info<T: Tool>() -> ToolInfo {
+    ToolInfo {
+        name: T::NAME,
+        title: T::TITLE,
+        description: T::DESCRIPTION,
+        toolset: T::TOOLSET,
+        input_schema: schema::<T::Args>(),
+        output_schema: schema::<T::Output>(),
+        annotations: T::ANNOTATIONS,
+    }
+}
+
+/// Derives a schema without references, which some hosts cannot follow.
+fn schema<T: JsonSchema>() -> Map<String, Value> {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let schema: Schema = settings.into_generator().into_root_schema_for::<T>();
+    let Value::Object(mut schema) = schema.to_value() else { unreachable!("these types are objects") };
+    schema.remove("title");
+    // A tool without arguments has no properties, and clients want to see that.
+    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! What the list of tools promises to every door.

@@ -1,0 +1,109 @@
+//! An MCP client that sends what it is told, byte for byte.
+
+use serde_json::{Value, json};
+use sess_app::App;
+use sess_app::tools::Toolset;
+use sess_server::Error;
+use sess_server::mcp::{self, McpOptions};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::task::JoinHandle;
+
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// A client, the server it talks to, and the directory that the server keeps.
+pub struct Client {
+    pub input: DuplexStream,
+    pub output: BufReader<DuplexStream>,
+    pub server: JoinHandle<Result<(), Error>>,
+    pub home: TempDir,
+}
+
+pub fn options() -> McpOptions {
+    McpOptions {
+        toolsets: vec![Toolset::SessionPlan, Toolset::SessionContext],
+        tools: None,
+        explicit_session: Some("s-1".to_owned()),
+        env: Vec::new(),
+    }
+}
+
+/// Starts a server with all tools, as session `s-1`.
+pub fn connect() -> Client {
+    connect_with(options())
+}
+
+/// [`connect`], and the handshake of the revision before the newest.
+pub async fn connect_old() -> Client {
+    let mut client = connect();
+    client.initialize("2025-11-25").await;
+    client
+}
+
+pub fn connect_with(options: McpOptions) -> Client {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let app = App::open(home.path().to_owned());
+    let (input, server_input) = tokio::io::duplex(PIPE_BYTES);
+    let (server_output, output) = tokio::io::duplex(PIPE_BYTES);
+    let server = tokio::spawn(mcp::serve(app, options, server_input, server_output));
+    Client { input, output: BufReader::new(output), server, home }
+}
+
+impl Client {
+    pub async fn send(&mut self, line: impl AsRef<[u8]>) {
+        self.input.write_all(line.as_ref()).await.expect("the server reads");
+        self.input.write_all(b"\n").await.expect("the server reads");
+    }
+
+    pub async fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).await.expect("UTF-8");
+        serde_json::from_str(&line).expect("each line of output is one JSON value")
+    }
+
+    /// Sends a request as an older client does: without metadata.
+    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        self.send(request.to_string()).await;
+        let answer = self.receive().await;
+        assert_eq!(answer["id"], 7, "{answer}");
+        answer
+    }
+
+    /// Sends a request of revision 2026-07-28, by a client called `tester`.
+    pub async fn ask_stateless(&mut self, method: &str, mut params: Value) -> Value {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let own = params["_meta"].take();
+        params["_meta"] = meta;
+        for (key, value) in own.as_object().into_iter().flatten() {
+            params["_meta"][key] = value.clone();
+        }
+        self.ask(method, params).await
+    }
+
+    pub async fn initialize(&mut self, revision: &str) -> Value {
+        let client = json!({"name": "old-tester", "version": "1"});
+        let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": client});
+        let answer = self.ask("initialize", params).await;
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        answer["result"].clone()
+    }
+
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Closes our side and returns what the server still had to say.
+    pub async fn hang_up(self) -> String {
+        let Client { input, mut output, server, home: _home } = self;
+        drop(input);
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).await.expect("UTF-8");
+        server.await.expect("no panic").expect("a clean end");
+        rest
+    }
+}

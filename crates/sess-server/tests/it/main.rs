@@ -1,0 +1,6 @@
+//! The doors, tested through their wire, in memory.
+
+mod client;
+mod mcp_lines;
+mod mcp_tools;
+mod mcp_views;

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Installs the MCP clients that the tests in this directory drive, at pinned
+# versions, from npm and PyPI.
+#
+# usage: install.sh [inspector | conformance | conformance2 | py]…    no name: all
+#
+# They are kept in $CLIENTS_DIR (default: target/clients) and installed once: a
+# client whose pinned version is already there is left alone. Node itself comes
+# from npm, because with an older system Node npm quietly picks old releases.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+CLIENTS_DIR=${CLIENTS_DIR:-target/clients}
+mkdir -p "$CLIENTS_DIR"
+cd "$CLIENTS_DIR"
+wanted=" $* "
+[ $# -eq 0 ] && wanted=" inspector conformance conformance2 py "
+
+npm_client() { # directory, package@version
+  local directory=$1 package=$2
+  local stamp=installed-${package//\//_}
+  if [ -f "$directory/$stamp" ]; then return; fi
+  mkdir -p "$directory"
+  (
+    cd "$directory"
+    [ -f package.json ] || echo '{"private": true}' >package.json
+    npm install --save-exact --no-audit --no-fund "$package" >install.log 2>&1 || {
+      cat install.log >&2
+      exit 1
+    }
+    touch "$stamp"
+  )
+  echo "installed $package"
+}
+
+npm_client node24 node@24.21.0
+export PATH=$PWD/node24/node_modules/.bin:$PATH
+
+for client in $wanted; do
+  case $client in
+  inspector) npm_client inspector @modelcontextprotocol/inspector@2.12.0 ;;
+  conformance) npm_client conformance @modelcontextprotocol/conformance@0.1.16 ;;
+  conformance2) npm_client conformance2 @modelcontextprotocol/conformance@0.2.0-alpha.12 ;;
+  py)
+    [ -x py/v/bin/python ] || python3 -m venv py/v
+    py/v/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0
+    ;;
+  *)
+    echo "unknown client: $client" >&2
+    exit 2
+    ;;
+  esac
+done
