@@ -99,17 +99,16 @@ class Follower:
             if not line.endswith(b"\n"):
                 continue  # Cut by our own kill.
             event = json.loads(line)
-            positions.append(event.get("position", event.get("n")))
+            positions.append(event["cursor"])
             self._check_event(event, stored)
-        numbered = [position for position in positions if position is not None]
-        if numbered != sorted(set(numbered)):
+        if positions != sorted(set(positions)):
             raise Broken(f"a follower was told twice or out of order, in {self.sess.home}")
         return len(positions)
 
     def _check_event(self, event: dict, stored: Stored) -> None:
-        session = event.get("session_id") or event.get("sessionId") or event.get("session")
+        session = event["session_id"]
         if event["type"] == "message":
-            message = event.get("message", event)
+            message = event["message"]
             rows = stored.messages.get(session, [])
             seq = message["seq"]
             if seq > len(rows) or rows[seq - 1][1] != message["id"]:
