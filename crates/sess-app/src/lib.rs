@@ -7,6 +7,7 @@ mod callers;
 mod context;
 mod error;
 mod events;
+mod imports;
 mod plans;
 mod search;
 mod sessions;
@@ -26,6 +27,7 @@ pub use callers::{Caller, Whoami};
 pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
 pub use error::{Error, Kind, Result};
 pub use events::Event;
+pub use imports::{Import, ImportedFile};
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use search::{Found, SearchHit};
 pub use sess_core::identity::Signals;
@@ -146,4 +148,9 @@ fn uuid_from(random: u128) -> SessionId {
     let hex = format!("{bits:032x}");
     let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
     text.parse().expect("a UUID fits the id rule")
+}
+
+/// Returns the version of the SQLite that is built in.
+pub fn sqlite_version() -> String {
+    sess_store::sqlite_version()
 }

@@ -8,12 +8,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
     SessionId, Timestamp,
+    identity::Claim,
     plan::{self, State, Verdict},
     policy::{self, Standing},
+    reference::ReferenceError,
     session::{NewSession, Session},
 };
 use sess_store::{
-    FileError, LockedDir, Plan, PlanChange, PlanFiles, PlanWrite, RequestKey, SessionPatch, Store,
+    FileError, LockedDir, Plan, PlanChange, PlanFiles, PlanWrite, RequestKey, SessionFilter, SessionPatch,
+    Store,
 };
 
 use crate::{App, Caller, Error, Kind, Result};
@@ -142,6 +145,44 @@ impl App {
                 Ok(()) => return Ok(self.answer(&session.id, plan.revision, to, current.plan.bytes)),
             }
         }
+    }
+
+    /// Returns the session whose plan a person means: the one named, the one
+    /// that calls, else the most recently active one that has a plan.
+    pub async fn plan_session(&self, caller: &Caller, named: Option<&str>) -> Result<Session> {
+        if let Some(reference) = named {
+            return match self.resolve(caller, reference).await {
+                Err(Error::Reference(ReferenceError::Current)) => self.own_session(caller).await,
+                found => found,
+            };
+        }
+        if caller.standing == Standing::Agent {
+            return self.own_session(caller).await;
+        }
+        const LOOKED_THROUGH_MAX: usize = 1_000;
+        if self.has_store() {
+            let store = self.store()?;
+            let filter = SessionFilter::default();
+            for session in store.list_sessions(&filter, 0, LOOKED_THROUGH_MAX).await? {
+                if store.plan(&session.id).await?.is_some_and(|plan| !plan.swept) {
+                    return Ok(session);
+                }
+            }
+        }
+        Err(Error::NotFound("no session has a plan yet; name one with --session".to_owned()))
+    }
+
+    /// Returns the owner as somebody who acts in `session`.
+    pub fn owner_as(&self, owner: &Caller, session: &Session) -> Caller {
+        let mut caller = owner.clone();
+        caller.identity.session = Claim::Id(session.id.clone(), session.source);
+        caller
+    }
+
+    async fn own_session(&self, caller: &Caller) -> Result<Session> {
+        let named = self.named_session(caller).await?;
+        let stored = self.stored_session(&named.id).await?;
+        stored.ok_or_else(|| Error::NotFound(format!("session {} has no plan", named.id)))
     }
 
     /// Returns the plan of a session, for its owner.

@@ -37,6 +37,11 @@ pub fn open(dir: &Path) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(sqlite::Sqlite::open(dir)?))
 }
 
+/// Returns the version of the SQLite that is built in.
+pub fn sqlite_version() -> String {
+    rusqlite::version().to_owned()
+}
+
 /// Everything that nodes share.
 pub trait Store: Sessions + Messages + Plans + Feed + Search {}
 

@@ -1,2 +1,81 @@
-//! Being written.
-fn main() {}
+//! `sess`, the command: it reads the configuration once, wires the parts
+//! together, and turns outcomes into text and exit codes. No rule about
+//! sessions or plans lives here.
+
+mod cli;
+mod commands;
+mod config;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::{
+    cli::{Cli, Command},
+    output::Output,
+};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers; they go to stdout with success.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            return match error.print() {
+                Ok(()) => ExitCode::from(code),
+                Err(_) => ExitCode::FAILURE,
+            };
+        }
+    };
+    start_log(cli.verbose);
+    let output = Output::new(cli.json);
+    // One thread runs everything: reads take microseconds, and writes wait on the store's own thread.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return output.fail(&anyhow::anyhow!("cannot start: {error}")),
+    };
+    let outcome = runtime.block_on(run(cli, &output));
+    // A write that a client never reads must not keep the process.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(code) => code,
+        Err(error) => output.fail(&error),
+    }
+}
+
+async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sess", &mut script);
+            output.raw(&script)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Command::Man { command }) => return commands::man::run(output, command.as_deref()),
+        _ => {}
+    }
+    let config = config::Config::load(cli.config.as_deref())?;
+    let context = commands::Context::new(config, cli.session, cli.no_redact);
+    let code = commands::run(&context, output, cli.command).await?;
+    context.app.finish().await;
+    Ok(code)
+}
+
+fn start_log(verbose: u8) {
+    use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    let filter = EnvFilter::builder().with_default_directive(level.into()).with_env_var("SESS_LOG");
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.from_env_lossy())
+        .with_writer(std::io::stderr)
+        .with_ansi(console::colors_enabled_stderr())
+        .with_target(false)
+        .init();
+}

@@ -107,13 +107,16 @@ fn assigned(text: &str, name: &Range<usize>, kind: Kind) -> Option<Range<usize>>
     }
     let value = unquoted(text, start);
     let next = text.as_bytes().get(value.end).copied();
+    let tight = separator == Separator::Equals && start == after_quote + 1;
     let place = match next {
         Some(b'(' | b'[' | b'{' | b'<') if separator != Separator::Tag => return None,
+        // `Server=…;Password=…;` connects to a database.
+        Some(b';') if tight && text[..name.start].ends_with(';') => Place::Line,
         Some(b',' | b')' | b']' | b'}' | b';') => Place::Bare,
         _ if separator == Separator::Tag => Place::Line,
         _ if is_shell(text, name, after_quote, start, separator) => Place::Shell,
         _ if separator == Separator::Space => Place::Line,
-        _ if is_line(text, name, &value) => Place::Line,
+        _ if tight || is_line(text, name, &value) => Place::Line,
         // `buffer: Curve25519Seed = …` has a type for a value.
         Some(b' ') if separator == Separator::Colon && text[value.end..].starts_with(" =") => return None,
         _ => Place::Bare,

@@ -12,268 +12,56 @@ pub(super) enum Kind {
 }
 
 /// Words after which a name is no longer that of the secret itself: `token_count`, `key_id`.
-const AFTER: &[&str] = &[
-    "age",
-    "alg",
-    "algo",
-    "algorithm",
-    "at",
-    "attr",
-    "attribute",
-    "auth",
-    "bits",
-    "box",
-    "budget",
-    "bytes",
-    "callback",
-    "char",
-    "chars",
-    "class",
-    "code",
-    "codes",
-    "col",
-    "column",
-    "count",
-    "counts",
-    "desc",
-    "description",
-    "digest",
-    "dir",
-    "encoding",
-    "endpoint",
-    "env",
-    "err",
-    "error",
-    "event",
-    "expiration",
-    "expires",
-    "expiry",
-    "field",
-    "fields",
-    "file",
-    "filename",
-    "files",
-    "fingerprint",
-    "fn",
-    "for",
-    "format",
-    "from",
-    "func",
-    "handler",
-    "hash",
-    "hashed",
-    "hasher",
-    "header",
-    "help",
-    "hint",
-    "id",
-    "ids",
-    "idx",
-    "in",
-    "index",
-    "info",
-    "input",
-    "kind",
-    "label",
-    "len",
-    "length",
-    "level",
-    "limit",
-    "list",
-    "location",
-    "map",
-    "max",
-    "message",
-    "min",
-    "mode",
-    "model",
-    "msg",
-    "name",
-    "names",
-    "num",
-    "offset",
-    "on",
-    "op",
-    "params",
-    "parser",
-    "path",
-    "pattern",
-    "placeholder",
-    "policy",
-    "pos",
-    "position",
-    "prefix",
-    "prompt",
-    "provider",
-    "ref",
-    "regex",
-    "schema",
-    "scheme",
-    "scope",
-    "size",
-    "source",
-    "spec",
-    "state",
-    "status",
-    "store",
-    "suffix",
-    "text",
-    "title",
-    "to",
-    "ttl",
-    "type",
-    "types",
-    "uri",
-    "url",
-    "usage",
-    "version",
-];
+const AFTER: &str = "\
+    age alg algo algorithm at attr attribute auth bits box budget bytes callback char chars class code \
+    codes col column count counts desc description digest dir encoding endpoint env err error event \
+    expiration expires expiry field fields file filename files fingerprint fn for format from func \
+    handler hash hashed hasher header help hint id ids idx in index info input kind label len length \
+    level limit list location map max message min mode model msg name names num offset on op params \
+    parser path pattern placeholder policy pos position prefix prompt provider ref regex schema scheme \
+    scope size source spec state status store suffix text title to ttl type types uri url usage \
+    version";
 
-/// Words before which it is the name of something public: `public_key`, `max_token`.
-const BEFORE: &[&str] = &[
-    "any",
-    "attr",
-    "bos",
-    "by",
-    "cache",
-    "cancellation",
-    "cls",
-    "column",
-    "compare",
-    "composite",
-    "config",
-    "continuation",
-    "data",
-    "dict",
-    "duplicate",
-    "eos",
-    "event",
-    "field",
-    "foreign",
-    "get",
-    "group",
-    "has",
-    "header",
-    "host",
-    "hot",
-    "idempotency",
-    "index",
-    "is",
-    "item",
-    "join",
-    "json",
-    "lookup",
-    "map",
-    "mask",
-    "max",
-    "metadata",
-    "min",
-    "missing",
-    "next",
-    "no",
-    "node",
-    "num",
-    "object",
-    "order",
-    "pad",
-    "page",
-    "parse",
-    "partition",
-    "prev",
-    "previous",
-    "primary",
-    "progress",
-    "pub",
-    "public",
-    "publishable",
-    "query",
-    "range",
-    "reg",
-    "registry",
-    "resource",
-    "routing",
-    "row",
-    "sep",
-    "shard",
-    "site",
-    "sort",
-    "start",
-    "stop",
-    "storage",
-    "surrogate",
-    "sync",
-    "translation",
-    "unique",
-    "unk",
-    "with",
-    "without",
-];
+/// Words right before which it is the name of something else: `next_token`, `has_password`.
+const BEFORE: &str = "\
+    any bos by cancellation cls continuation duplicate eos get has is mask max min missing next no num \
+    pad page parse prev previous progress pub public publishable sep start stop sync unk with without";
+
+/// Words right before which a key is one of a table, a cache or a page: `primary_key`.
+const BEFORE_KEY: &str = "\
+    attr cache column compare composite config data dict event field foreign group header host hot \
+    idempotency index item join json lookup map metadata node object order partition primary query \
+    range reg registry resource routing row session shard site sort storage surrogate translation \
+    unique";
 
 /// Words that make a key a credential: `api_key`.
-const CREDENTIAL_KEYS: &[&str] = &[
-    "access",
-    "account",
-    "admin",
-    "api",
-    "app",
-    "application",
-    "auth",
-    "aws",
-    "azure",
-    "client",
-    "consumer",
-    "crypt",
-    "decryption",
-    "deploy",
-    "encrypt",
-    "encryption",
-    "function",
-    "hmac",
-    "jwt",
-    "license",
-    "master",
-    "openai",
-    "anthropic",
-    "private",
-    "priv",
-    "restricted",
-    "role",
-    "secret",
-    "server",
-    "service",
-    "shared",
-    "signature",
-    "signing",
-    "stripe",
-    "subscription",
-    "webhook",
-];
+const CREDENTIAL_KEYS: &str = "\
+    access account admin anthropic api app application auth aws azure client consumer crypt decryption \
+    deploy encrypt encryption function hmac jwt license master openai priv private restricted role \
+    secret server service shared signature signing stripe subscription webhook";
 
 /// Words that make `pass` a password: a `render_pass` is none.
-const PASS_OWNERS: &[&str] = &[
-    "admin", "auth", "basic", "database", "db", "email", "ftp", "http", "imap", "login", "mail", "mongo",
-    "mysql", "pg", "postgres", "proxy", "redis", "root", "smtp", "ssh", "sudo", "user",
-];
+const PASS_OWNERS: &str = "\
+    admin auth basic database db email ftp http imap login mail mongo mysql pg postgres proxy redis \
+    root smtp ssh sudo user";
 
 /// Returns what a name says, or `None` when it names no secret.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     let words = words(name);
-    let last_segment = self::words(name.rsplit('.').next().unwrap_or(name)).len();
     let at = words.iter().rposition(|word| is_secret_word(word))?;
-    if words[at + 1..].iter().any(|word| AFTER.contains(&word.as_str())) {
-        return None;
-    }
-    let own = words.len().saturating_sub(last_segment).min(at);
-    if words[own..at].iter().any(|word| BEFORE.contains(&word.as_str())) {
-        return None;
-    }
     let before = at.checked_sub(1).map(|before| words[before].as_str());
+    let is_public = words[..at].iter().any(|word| matches!(word.as_str(), "public" | "publishable"));
+    let is_about = words[at + 1..].iter().any(|word| lists(AFTER, word));
+    if is_public || is_about || before.is_some_and(|word| lists(BEFORE, word)) {
+        return None;
+    }
     match words[at].as_str() {
         "key" => match before {
-            Some(word) if CREDENTIAL_KEYS.contains(&word) => Some(Kind::Secret),
+            Some(word) if lists(CREDENTIAL_KEYS, word) => Some(Kind::Secret),
+            Some(word) if lists(BEFORE_KEY, word) => None,
             Some(_) | None => Some(Kind::Key),
         },
-        "pass" => before.filter(|word| PASS_OWNERS.contains(word)).map(|_| Kind::Password),
+        "pass" => before.filter(|word| lists(PASS_OWNERS, word)).map(|_| Kind::Password),
         "passphrase" | "pwd" => Some(Kind::Password),
         word if word.ends_with("password") || word.ends_with("passwd") || word.ends_with("pass") => {
             Some(Kind::Password)
@@ -282,10 +70,14 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
     }
 }
 
+fn lists(words: &str, word: &str) -> bool {
+    words.split(' ').any(|listed| listed == word)
+}
+
 /// Whether a word says secret, also when it is written together with another: `authtoken`.
 fn is_secret_word(word: &str) -> bool {
-    let fused_key = word.strip_suffix("key").is_some_and(|owner| CREDENTIAL_KEYS.contains(&owner));
-    let fused_pass = word.strip_suffix("pass").is_some_and(|owner| PASS_OWNERS.contains(&owner));
+    let fused_key = word.strip_suffix("key").is_some_and(|owner| lists(CREDENTIAL_KEYS, owner));
+    let fused_pass = word.strip_suffix("pass").is_some_and(|owner| lists(PASS_OWNERS, owner));
     let fused = ["token", "secret", "password", "passwd"].iter().any(|ending| word.ends_with(ending));
     matches!(word, "key" | "pass" | "passphrase" | "pwd") || fused || fused_key || fused_pass
 }

@@ -33,8 +33,13 @@ pub(super) fn is_secret(kind: Kind, place: Place, value: &str) -> bool {
             look.chars >= 6 && look.is_chosen() && !is_sample(value)
         }
         (Kind::Password, Place::Bare) => mixed && !is_constant(value),
-        (Kind::Secret, Place::Shell) => mixed || look.is_strong() || look.is_word(12) && !is_sample(value),
-        (Kind::Secret, Place::Field | Place::Quoted | Place::Line) => mixed || look.is_strong(),
+        (Kind::Secret, Place::Shell) => {
+            let made_up = look.chars >= 8 && look.is_chosen() && look.dividers == 0 || look.is_word(12);
+            mixed || look.is_strong() || made_up && !is_sample(value)
+        }
+        (Kind::Secret, Place::Field | Place::Quoted | Place::Line) => {
+            mixed || look.is_strong() || look.is_word(20)
+        }
         (Kind::Secret, Place::Bare) => random && !is_constant(value) && !value.contains('.'),
         (Kind::Key, Place::Bare) => false,
         (Kind::Key, Place::Shell | Place::Field | Place::Quoted | Place::Line) => {
@@ -52,10 +57,8 @@ pub(super) fn is_credential(value: &str) -> bool {
     }
     let look = Look::of(value);
     let cased = look.lower > 0 && look.upper > 0 && look.changes >= 2;
-    look.chars >= 6
-        && !look.white
-        && (look.is_chosen() || cased)
-        && (look.is_mixed() || cased || look.chars >= 12)
+    let made_up = look.is_chosen() && (look.is_mixed() || look.chars >= 12);
+    look.chars >= 6 && !look.white && (made_up || cased || look.is_word(16))
 }
 
 /// What is counted in a value, in one go.
@@ -109,14 +112,14 @@ impl Look {
             }
             match u8::try_from(c) {
                 Ok(b) if b.is_ascii_alphanumeric() => run.push(b),
-                Ok(_) | Err(_) => look.end(std::mem::take(&mut run)),
+                Ok(_) | Err(_) => look.end(&std::mem::take(&mut run)),
             }
         }
-        look.end(run);
+        look.end(&run);
         look
     }
 
-    fn end(&mut self, run: Run) {
+    fn end(&mut self, run: &Run) {
         self.changes += run.changes;
         self.unlike_words |= run.is_unlike_words();
     }

@@ -22,7 +22,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use super::{
     Sqlite,
     connection::{suffixed, tighten, wait_a_little},
-    feed, messages, mirror,
+    messages, mirror,
     readers::Readers,
     sessions,
 };
@@ -361,9 +361,11 @@ fn load_hit(reader: &Connection, position: i64, query: &SearchQuery) -> rusqlite
 
 /// Returns how far the index lags, for `sess doctor`.
 pub(super) fn lag(index: &Path, reader: &Connection) -> Result<u64> {
-    let head = feed::head(reader).map_err(|error| Error::from_sqlite(index, &error))?;
+    let newest: i64 = reader
+        .query_row("SELECT coalesce(max(n), 0) FROM messages", [], |row| row.get(0))
+        .map_err(|error| Error::from_sqlite(index, &error))?;
     let connection = Connection::open_with_flags(index, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| Error::from_sqlite(index, &error))?;
     let reached = position(&connection).map_err(|error| Error::from_sqlite(index, &error))?;
-    Ok(head.0.saturating_sub(reached))
+    Ok(newest.unsigned_abs().saturating_sub(reached))
 }

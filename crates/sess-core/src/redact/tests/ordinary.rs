@@ -88,6 +88,8 @@ pub(super) const LINES: &[&str] = &[
     "key: value1",
     "key-id: 2024-01-02",
     "token_type: Bearer",
+    "NEXT_PUBLIC_API_KEY=Ab12Cd34Ef56Gh78Ij90Kl12",
+    "progressToken: a1b2c3d4e5f6a7b8c9d0",
     "\"token_endpoint\": \"https://auth.example.com/oauth2/token\",",
     "\"nextPageToken\": \"CAUQAA1b2c3d4e5f6g7h8\"",
     "cache-key: v2-deps-3b1f5c7d9e0a2b4c6d8e0f1a2b3c4d5e6f708192",

@@ -92,6 +92,11 @@ pub(super) const FORMS: &[(&str, &str)] = &[
     ("deploy --token a1b2c3d4e5f6a7b8c9d0 --now", "deploy --token a1b2c3…c9d0 --now"),
     ("<password>hunter2x</password>", "<password>***</password>"),
     ("GET /cb?code=1&access_token=a1b2c3d4e5f6&x=1", "GET /cb?code=1&access_token=***&x=1"),
+    ("Server=db;User=sa;Password=hunter2;Timeout=5", "Server=db;User=sa;Password=***;Timeout=5"),
+    ("host=db user=app password=secret123 dbname=x", "host=db user=app password=*** dbname=x"),
+    ("NODE_AUTH_TOKEN=a1b2c3d4e5f6", "NODE_AUTH_TOKEN=***"),
+    ("REGISTRY_PASSWORD=hunter2x", "REGISTRY_PASSWORD=***"),
+    ("API_TOKEN=abcdef123", "API_TOKEN=***"),
     // JSON
     ("{\"apiKey\": \"q1w2e3r4t5y6u7i8o9p0\"}", "{\"apiKey\": \"q1w2e3…o9p0\"}"),
     (
@@ -105,6 +110,7 @@ pub(super) const FORMS: &[(&str, &str)] = &[
     // Headers
     ("Authorization: Bearer abc123def456ghi789jkl", "Authorization: Bearer abc123…9jkl"),
     ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic dXNlcj…ZA=="),
+    ("Authorization: Bearer abcdefghijklmnopqrst", "Authorization: Bearer abcdef…qrst"),
     ("authorization: token a1b2c3d4e5f6", "authorization: token ***"),
     ("Authorization: a1b2c3d4e5f6a7b8", "Authorization: ***"),
     ("-H \"Authorization: Bot a1b2c3d4e5f6a7b8c9\"", "-H \"Authorization: Bot a1b2c3…b8c9\""),

@@ -1,0 +1,119 @@
+//! Sessions from files, and back into them.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use sess_core::session::Session;
+use sess_store::{ImportedSession, Span};
+
+use crate::{
+    App, Error, Result,
+    transfer::{docker_agent, jsonl},
+};
+
+/// How many messages of an export are in memory at a time.
+const PAGE_LEN: usize = 500;
+
+/// What became of one session that was brought in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Import {
+    pub id: String,
+    /// How many messages were new.
+    pub added: u64,
+    pub total: u64,
+    /// Whether the session was here before.
+    pub existed: bool,
+}
+
+/// What became of one file.
+#[derive(Clone, Debug, Default)]
+pub struct ImportedFile {
+    pub sessions: Vec<Import>,
+    /// What was left out, each as a sentence.
+    pub warnings: Vec<String>,
+}
+
+impl App {
+    /// Brings in the sessions of one file: JSON Lines, or a docker-agent database.
+    ///
+    /// Each session is brought in whole or not at all.
+    pub async fn import_file(&self, path: PathBuf) -> Result<ImportedFile> {
+        let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
+        let read = read.map_err(|error| Error::Unavailable(format!("the file was not read: {error}")))?;
+        let (sessions, warnings) = read?;
+        let mut imported = ImportedFile { sessions: Vec::new(), warnings };
+        for session in sessions {
+            imported.sessions.push(self.import_session(session).await?);
+        }
+        Ok(imported)
+    }
+
+    /// Brings in one session of JSON Lines.
+    pub async fn import_lines(&self, input: impl BufRead) -> Result<Import> {
+        let session = jsonl::parse(input).map_err(|error| Error::Invalid(error.to_string()))?;
+        self.import_session(session).await
+    }
+
+    async fn import_session(&self, session: ImportedSession) -> Result<Import> {
+        let id = session.session.id.to_string();
+        let done = self.store()?.import(session).await?;
+        Ok(Import { id, added: done.added, total: done.total, existed: done.existed })
+    }
+
+    /// Writes a session in the format that import reads; `write` gets it piece by piece.
+    ///
+    /// Unmasked: an export is a copy. A damaged message ends it with an error
+    /// that names the message, because a copy with a hole would pass for whole.
+    pub async fn export(
+        &self,
+        session: &Session,
+        write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
+    ) -> Result<()> {
+        let store = self.store()?;
+        let mut put = |text: &str| {
+            write(text)
+                .map_err(|error| Error::Unavailable(format!("the export could not be written: {error}")))
+        };
+        put(&(jsonl::header(session) + "\n"))?;
+        let mut seq = 0;
+        loop {
+            let page = store.messages(&session.id, Span::After(seq), PAGE_LEN).await?;
+            if let Some(damaged) = page.damaged.first() {
+                let text = format!(
+                    "message {} of session {} is damaged: {}",
+                    damaged.seq, session.id, damaged.reason
+                );
+                return Err(sess_store::Error::Damaged(text).into());
+            }
+            let Some(last) = page.messages.last() else { break };
+            seq = last.seq;
+            let lines: String = page.messages.iter().map(|message| message.to_json() + "\n").collect();
+            put(&lines)?;
+        }
+        if seq != session.last_seq {
+            let text =
+                format!("session {} has {} messages, but only {seq} are there", session.id, session.last_seq);
+            return Err(sess_store::Error::Damaged(text).into());
+        }
+        Ok(())
+    }
+}
+
+fn read_file(path: &Path) -> Result<(Vec<ImportedSession>, Vec<String>)> {
+    let shown = path.display();
+    if docker_agent::is_sqlite(path) {
+        let read = docker_agent::read(path).map_err(|error| Error::Invalid(error.to_string()))?;
+        return Ok((read.sessions, read.warnings));
+    }
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NotFound(format!("there is no file {shown}")),
+        _ => Error::Unavailable(format!("cannot open {shown}: {error}")),
+    })?;
+    let session =
+        jsonl::parse(BufReader::new(file)).map_err(|error| Error::Invalid(format!("{shown}: {error}")))?;
+    Ok((vec![session], Vec::new()))
+}

@@ -1,0 +1,299 @@
+//! The command line, as clap reads it. Doc comments here are the help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// The session layer for AI agents.
+///
+/// Plans that survive the session that wrote them, and earlier sessions that the next agent can read. Agents
+/// reach it through `sess mcp`; you, through the commands below.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sess",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found or wrong state, 4 somebody else got there \
+                  first, 6 unavailable, 8 refused by policy.\nData goes to stdout, talk to stderr. NO_COLOR is \
+                  honoured. Environment: SESS_HOME, SESS_CONFIG, SESS_SESSION, SESS_LOG."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Print JSON, with a schema_version
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Act in this session: a key, an id, or <source>:<id>
+    #[arg(long, global = true, value_name = "REF", allow_hyphen_values = true)]
+    pub session: Option<String>,
+
+    /// Read the configuration from this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Show secrets instead of masking them (only for the owner at a terminal)
+    #[arg(long, global = true)]
+    pub no_redact: bool,
+
+    /// Say more on stderr; twice for more still
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show plan and context end to end in a temporary store: no key, no network
+    Demo,
+
+    /// Serve the tools to an agent over MCP, on standard input and output
+    Mcp(Mcp),
+
+    /// List sessions, most recent activity first
+    #[command(visible_alias = "ls")]
+    List(List),
+
+    /// Print a session's transcript
+    Read(Read),
+
+    /// Find messages: words, "phrases", beginnings*, -absent
+    Search(Search),
+
+    /// Show, write and review a session's plan
+    #[command(subcommand)]
+    Plan(Plan),
+
+    /// Print what happened, in order
+    Events(Events),
+
+    /// Mark a session with a star
+    Star(One),
+    /// Take the star away
+    Unstar(One),
+    /// Give a session a title
+    Rename(Rename),
+    /// Hide a session from lists; it stays readable
+    Archive(One),
+    /// Show an archived session in lists again
+    Unarchive(One),
+
+    /// Bring in sessions from JSON Lines files or a docker-agent database
+    Import(Import),
+    /// Print a session in the format that import reads
+    Export(One),
+
+    /// Say which session a call from here would belong to, and how we know
+    Whoami,
+
+    /// Check the store, and say what to do about what is wrong
+    Doctor(Doctor),
+
+    /// Call a tool as an agent would
+    #[command(subcommand)]
+    Tool(Tool),
+
+    /// Print the completion script of a shell
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+
+    /// Print the manual page
+    Man {
+        /// A command, for its own page
+        command: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Mcp {
+    /// Serve only these groups: session_plan, session_context
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub toolsets: Vec<String>,
+
+    /// Serve only these tools
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tools: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// How many, 100 at most
+    #[arg(short = 'n', long, default_value_t = 20, allow_negative_numbers = true)]
+    pub limit: i64,
+
+    /// Only sessions of this kind of agent, such as native, claude or codex
+    #[arg(long)]
+    pub source: Option<String>,
+
+    /// Only sessions of this repository, or all
+    #[arg(long, value_enum, default_value_t = Scope::All)]
+    pub scope: Scope,
+
+    /// Only titles that contain this
+    #[arg(long)]
+    pub query: Option<String>,
+
+    /// Also archived sessions
+    #[arg(long)]
+    pub archived: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Scope {
+    Repo,
+    All,
+}
+
+#[derive(Debug, Args)]
+pub struct One {
+    /// An id, the first 8 or more characters of one, a key, or -1 for the newest
+    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    pub reference: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Read {
+    #[command(flatten)]
+    pub one: One,
+
+    /// Read around this message: its id or its number
+    #[arg(long, value_name = "MESSAGE")]
+    pub around: Option<String>,
+
+    /// Leave out tool calls and their results
+    #[arg(long)]
+    pub no_tools: bool,
+
+    /// The most bytes to print, 1000 to 200000
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub max_bytes: i64,
+}
+
+#[derive(Debug, Args)]
+pub struct Search {
+    #[arg(required = true, allow_hyphen_values = true, trailing_var_arg = true)]
+    pub words: Vec<String>,
+
+    /// How many, 100 at most
+    #[arg(short = 'n', long, default_value_t = 20)]
+    pub limit: usize,
+
+    /// Go on from here: the cursor of an earlier search
+    #[arg(long, value_name = "CURSOR")]
+    pub before: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Rename {
+    #[command(flatten)]
+    pub one: One,
+    pub title: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Wait for more, until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+
+    /// Only what came after this cursor
+    #[arg(long, value_name = "CURSOR", default_value_t = 0)]
+    pub after: u64,
+
+    /// Only the newest N
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Import {
+    /// JSON Lines files, or a docker-agent session.db; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Copy what can be read of a damaged store into a new one in this directory
+    #[arg(long, value_name = "NEW DIR")]
+    pub salvage: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Call a tool and print its answer; exit 1 on a tool error
+    Call {
+        name: String,
+        /// The arguments, as a JSON object
+        arguments: Option<String>,
+        /// A retry with the same key acts once and gets the first answer
+        #[arg(long, value_name = "KEY")]
+        idempotency_key: Option<String>,
+    },
+    /// List the tools
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Plan {
+    /// Print the plan
+    Show {
+        /// Print this revision instead of the newest
+        #[arg(long, value_name = "N")]
+        revision: Option<u64>,
+    },
+    /// Write the plan from a file or standard input
+    Write {
+        /// The file; - or nothing is standard input
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        guard: Guard,
+    },
+    /// Change the plan in $EDITOR
+    Edit,
+    /// List the plan's revisions
+    Log,
+    /// Show what changed between two revisions
+    Diff {
+        /// The older revision; the one before the newest if not given
+        from: Option<u64>,
+        /// The newer revision; the newest if not given
+        to: Option<u64>,
+    },
+    /// Approve the plan, so that it is executed
+    Approve(Review),
+    /// Send the plan back to its author
+    RequestChanges(Review),
+    /// Say that the plan has been carried out
+    Done(Review),
+    /// Write the plan to a file
+    Export {
+        /// Where to; standard output if not given
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Guard {
+    /// Refuse (exit 4) unless this is the newest revision
+    #[arg(long, value_name = "N")]
+    pub expect_revision: Option<u64>,
+
+    /// A retry with the same key acts once and gets the first answer
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Review {
+    /// The revision you looked at; the newest if not given
+    #[arg(long, value_name = "N")]
+    pub revision: Option<u64>,
+
+    /// What you want to say about it
+    #[arg(short, long, value_name = "TEXT")]
+    pub message: Option<String>,
+}

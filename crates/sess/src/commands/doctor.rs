@@ -1,0 +1,134 @@
+//! `sess doctor`: what is wrong with the store, and what to do about it.
+
+use std::{os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use console::Style;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Context;
+use crate::{
+    cli,
+    output::{Output, visible},
+};
+
+/// SQLite before this version can corrupt a write-ahead log.
+const SQLITE_MIN: [u32; 3] = [3, 51, 3];
+
+/// File systems where locks of other machines may not hold.
+const NETWORK_FILE_SYSTEMS: [(u64, &str); 4] =
+    [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB2"), (0x0102_1997, "9P")];
+
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    /// `ok`, `warning` or `damaged`.
+    outcome: &'static str,
+    detail: String,
+}
+
+pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyhow::Result<ExitCode> {
+    if let Some(target) = args.salvage {
+        return salvage(context, output, &target).await;
+    }
+    let home = &context.app.settings().home;
+    let mut checks = vec![check_home(home), check_sqlite()];
+    checks.extend(check_file_system(home));
+    if home.join("sess.db").symlink_metadata().is_ok() {
+        match context.app.health() {
+            Ok(health) => {
+                let lag = health.index_lag.map_or("not made yet".to_owned(), |lag| format!("{lag} behind"));
+                let detail = format!(
+                    "{} sessions, {} messages, schema {}, search index {lag}",
+                    health.sessions, health.messages, health.schema
+                );
+                let outcome = if health.damage.is_empty() { "ok" } else { "damaged" };
+                checks.push(Check { name: "store", outcome, detail });
+                for detail in health.damage {
+                    checks.push(Check { name: "damage", outcome: "damaged", detail });
+                }
+            }
+            Err(error) => {
+                checks.push(Check { name: "store", outcome: "damaged", detail: error.to_string() });
+            }
+        }
+    } else {
+        checks.push(Check {
+            name: "store",
+            outcome: "ok",
+            detail: "none yet: it is made at the first write".to_owned(),
+        });
+    }
+    let is_damaged = checks.iter().any(|check| check.outcome == "damaged");
+    if output.json {
+        output.data(&json!({ "healthy": !is_damaged, "checks": checks }))?;
+    } else {
+        for check in &checks {
+            let style = match check.outcome {
+                "ok" => Style::new().green(),
+                "warning" => Style::new().yellow(),
+                _ => Style::new().red(),
+            };
+            let line =
+                format!("{:<8} {:<12} {}", style.apply_to(check.outcome), check.name, visible(&check.detail));
+            output.line(&line)?;
+        }
+        if is_damaged {
+            output.say(
+                "The file is left as it is. `sess doctor --salvage <new dir>` copies what can be read into a new \
+                 store; then set SESS_HOME to that directory, or move it into place.",
+            );
+        }
+    }
+    Ok(ExitCode::from(u8::from(is_damaged)))
+}
+
+async fn salvage(context: &Context, output: &Output, target: &Path) -> anyhow::Result<ExitCode> {
+    let target = std::path::absolute(target).context("cannot use that directory")?;
+    let salvaged = context.app.salvage(&target).await?;
+    if output.json {
+        output.data(&json!({
+            "dir": target, "sessions": salvaged.sessions, "messages": salvaged.messages,
+            "plan_revisions": salvaged.plan_revisions, "lost": salvaged.lost,
+        }))?;
+    } else {
+        output.line(&format!(
+            "Salvaged {} sessions, {} messages and {} plan revisions into {}; {} rows could not be read.",
+            salvaged.sessions,
+            salvaged.messages,
+            salvaged.plan_revisions,
+            target.display(),
+            salvaged.lost
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_home(home: &Path) -> Check {
+    let shown = home.display();
+    let (outcome, detail) = match home.metadata() {
+        Err(_) => ("ok", format!("{shown} (not made yet)")),
+        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
+            ("warning", format!("{shown} can be read by others; `chmod 700` it"))
+        }
+        Ok(_) => ("ok", shown.to_string()),
+    };
+    Check { name: "data", outcome, detail }
+}
+
+fn check_sqlite() -> Check {
+    let version = sess_app::sqlite_version();
+    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+    let outcome = if numbers.as_slice() >= SQLITE_MIN.as_slice() { "ok" } else { "warning" };
+    Check { name: "sqlite", outcome, detail: version }
+}
+
+fn check_file_system(home: &Path) -> Option<Check> {
+    let existing = home.ancestors().find(|dir| dir.exists())?;
+    let kind = u64::try_from(rustix::fs::statfs(existing).ok()?.f_type).ok()?;
+    let (_, name) = NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind & 0xffff_ffff)?;
+    let detail =
+        format!("{} is on {name}: locks may not hold there; set SESS_HOME to a local disk", home.display());
+    Some(Check { name: "disk", outcome: "warning", detail })
+}

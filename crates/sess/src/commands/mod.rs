@@ -1,0 +1,122 @@
+//! One file a command; here is what they share.
+
+pub mod demo;
+pub mod doctor;
+pub mod events;
+pub mod import;
+pub mod list;
+pub mod man;
+pub mod mcp;
+pub mod overview;
+pub mod plan;
+pub mod read;
+pub mod search;
+pub mod tool;
+
+use std::{process::ExitCode, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sess_app::{App, Caller, Redaction, Signals};
+use sess_core::{policy::Standing, session::Session};
+
+use crate::{cli::Command, config::Config, output::Output};
+
+/// What every command works with.
+pub struct Context {
+    pub app: App,
+    pub env: Vec<(String, String)>,
+    pub session: Option<String>,
+    pub caller: Caller,
+    pub redaction: Redaction,
+}
+
+impl Context {
+    pub fn new(config: Config, session: Option<String>, no_redact: bool) -> Self {
+        let app = App::new(config.settings);
+        let signals = Signals { explicit: session.clone(), env: config.env.clone(), ..Signals::default() };
+        let caller = app.cli_caller(&signals);
+        // An agent at the command line gets masked text, whatever it asks for.
+        let is_allowed = no_redact && caller.standing == Standing::Owner;
+        let redaction = if is_allowed { Redaction::None } else { Redaction::Masked };
+        Self { app, env: config.env, session, caller, redaction }
+    }
+
+    pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
+        Ok(self.app.resolve(&self.caller, reference).await?)
+    }
+}
+
+pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {
+    let app = &context.app;
+    match command {
+        None => overview::run(context, output).await?,
+        Some(Command::Demo) => demo::run(output).await?,
+        Some(Command::Mcp(args)) => mcp::run(context, args).await?,
+        Some(Command::List(args)) => list::run(context, output, args).await?,
+        Some(Command::Read(args)) => read::run(context, output, args).await?,
+        Some(Command::Search(args)) => search::run(context, output, args).await?,
+        Some(Command::Plan(args)) => plan::run(context, output, args).await?,
+        Some(Command::Events(args)) => events::run(context, output, args).await?,
+        Some(Command::Star(one)) => {
+            let session = context.resolve(&one.reference).await?;
+            list::changed(output, "starred", &app.star(&context.caller, &session, true).await?)?;
+        }
+        Some(Command::Unstar(one)) => {
+            let session = context.resolve(&one.reference).await?;
+            list::changed(output, "unstarred", &app.star(&context.caller, &session, false).await?)?;
+        }
+        Some(Command::Rename(args)) => {
+            let session = context.resolve(&args.one.reference).await?;
+            list::changed(output, "renamed", &app.rename(&context.caller, &session, &args.title).await?)?;
+        }
+        Some(Command::Archive(one)) => {
+            let session = context.resolve(&one.reference).await?;
+            list::changed(output, "archived", &app.archive(&context.caller, &session, true).await?)?;
+        }
+        Some(Command::Unarchive(one)) => {
+            let session = context.resolve(&one.reference).await?;
+            list::changed(output, "unarchived", &app.archive(&context.caller, &session, false).await?)?;
+        }
+        Some(Command::Import(args)) => return import::import(context, output, args).await,
+        Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
+        Some(Command::Whoami) => overview::whoami(context, output).await?,
+        Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
+        Some(Command::Tool(args)) => return tool::run(context, output, args).await,
+        Some(Command::Completions { .. } | Command::Man { .. }) => {
+            unreachable!("answered before anything is opened")
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A bar on stderr that shows itself only when the work takes longer than half a second.
+pub struct Progress {
+    bar: ProgressBar,
+    started: std::time::Instant,
+}
+
+impl Progress {
+    const SHOWN_AFTER: Duration = Duration::from_millis(500);
+
+    pub fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what);
+        Self { bar, started: std::time::Instant::now() }
+    }
+
+    pub fn set(&self, done: u64, all: u64) {
+        if self.bar.is_hidden() && self.started.elapsed() > Self::SHOWN_AFTER {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,25 @@
+//! `sess read`: a session's transcript.
+
+use sess_app::ReadSession;
+
+use super::Context;
+use crate::{cli, output::Output};
+
+pub async fn run(context: &Context, output: &Output, args: cli::Read) -> anyhow::Result<()> {
+    let ask = ReadSession {
+        session_id: args.one.reference,
+        around: args.around,
+        without_tools: args.no_tools,
+        max_bytes: Some(args.max_bytes),
+        redaction: context.redaction,
+    };
+    let transcript = context.app.read_session(&context.caller, &ask).await?;
+    if output.json {
+        return output.data(&transcript);
+    }
+    output.foreign(&transcript.transcript)?;
+    if transcript.redacted > 0 {
+        output.say(&format!("{} secret(s) masked; --no-redact shows them", transcript.redacted));
+    }
+    Ok(())
+}
