@@ -104,7 +104,8 @@ impl App {
             key,
         };
         let revision = self.put(&*store, &dir, session.clone(), row).await?;
-        let state = store.plan(&session.id).await?.map_or(State::Draft, |plan| plan.state);
+        // The write stands, whatever becomes of this look at its state.
+        let state = store.plan(&session.id).await.ok().flatten().map_or(State::Draft, |plan| plan.state);
         Ok(self.answer(&session.id, revision, state, bytes))
     }
 
@@ -279,7 +280,10 @@ impl App {
             self.take_back(store, dir, &id, written.revision).await;
             return Err(error.into());
         }
-        self.announce(store, &id, written.revision).await?;
+        if let Err(error) = self.announce(store, &id, written.revision).await {
+            // Row and file are in place and stay: to answer with a failure would be wrong.
+            tracing::warn!(%error, "followers are told of this plan at its next use");
+        }
         Ok(written.revision)
     }
 
