@@ -7,14 +7,16 @@ Afterwards, with the disk in order again, all that was acknowledged is there, an
 goes on.
 """
 
+import copy
 import json
 import pathlib
+import random
 import shutil
 from dataclasses import dataclass
 from typing import Callable
 
 from lab import Broken, Lab
-from ledger import Ledger, check_plan_file
+from ledger import Ledger, Stored, check_plan_file
 from material import Transcript, plan
 from sess import Gone, Sess, fault
 
@@ -57,17 +59,16 @@ class Case:
         if done.code != 0:
             must_name_a_cause(done.err)
 
-    def write_plan(self, session: str, answer_to: Callable[[str], tuple[bool, str]], size: int) -> None:
+    def write_plan(self, session: str, answer_to: Callable, size: int) -> None:
+        """Writes one plan; `answer_to` returns (is_error, text, revision if it is told)."""
         number = self.ledger.try_plan(session)
-        is_error, told = answer_to(plan(session, number, size))
+        is_error, told, revision = answer_to(plan(session, number, size))
         if is_error:
             must_name_a_cause(told)
             self.refused[session] = (number, told)
         else:
             self.refused.pop(session, None)
-            # The revision is what is stored, which the check finds out; a refused one has none.
-            revision = 1 + len(self.ledger.plans_acknowledged[session])
-            self.ledger.planned(session, number, revision)
+            self.ledger.planned(session, number, revision or 1 + len(self.ledger.plans_acknowledged[session]))
 
 
 def must_name_a_cause(told: str) -> None:
@@ -78,19 +79,18 @@ def must_name_a_cause(told: str) -> None:
 
 # --- The workload ---
 
-def material(seed: str) -> list[Transcript]:
-    import random
-    rng = random.Random(seed)
+def material() -> list[Transcript]:
+    rng = random.Random("io")
     return [Transcript(rng, f"io-{number}", 6, large_every=4) for number in range(5)]
 
 
 def first_import(case: Case, env: dict) -> None:
-    a, b, *_ = material("io")
+    a, b, *_ = material()
     case.import_files([(a, 3), (b, 6)], env)
 
 
 def second_import(case: Case, env: dict) -> None:
-    a, _, c, d, _ = material("io")
+    a, _, c, d, _ = material()
     case.import_files([(a, 6), (c, 2), (d, 6)], env)
 
 
@@ -102,11 +102,11 @@ def next_plan(case: Case, env: dict) -> None:
     case.write_plan("planner", by_command(case, "planner", env), 9_000)
 
 
-def by_command(case: Case, session: str, env: dict) -> Callable[[str], tuple[bool, str]]:
-    def call(content: str) -> tuple[bool, str]:
+def by_command(case: Case, session: str, env: dict) -> Callable:
+    def call(content: str) -> tuple:
         done = case.sess.run("tool", "call", "write_session_plan", json.dumps({"content": content}),
                              "--session", session, env=env)
-        return done.code != 0, done.told
+        return done.code != 0, done.told, None
     return call
 
 
@@ -114,9 +114,9 @@ def one_server(case: Case, env: dict) -> None:
     """A server that stays: after an error it has to serve again by itself."""
     client = case.sess.mcp("server", env)
 
-    def call(content: str) -> tuple[bool, str]:
+    def call(content: str) -> tuple:
         answer = client.call("write_session_plan", {"content": content})
-        return answer.is_error, answer.text
+        return answer.is_error, answer.text, answer.structured.get("revision")
 
     try:
         client.greet()
@@ -153,7 +153,7 @@ def run(lab: Lab) -> str:
                 offset = lab.rng(NAME, step.name, error, mode).randrange(lab.figures.io_every)
                 numbers = range(1 + offset, step.calls + 1, lab.figures.io_every)
                 cases += [(step, error, mode, number) for number in numbers]
-    lab.each(cases, lambda case: attack(lab, place, *case))
+    lab.each(cases, lambda case: attack(lab, *case))
     calls = sum(step.calls for step in steps)
     lab.remove(place)
     return f"P10 I/O errors: {len(cases):,} faults at {calls} calls × {len(ERRORS)} errors × {len(MODES)} modes, {{lost}}"
@@ -178,12 +178,14 @@ def rehearse(lab: Lab, place: pathlib.Path, steps: list[Step]) -> None:
         ledger.check(home)
 
 
-def attack(lab: Lab, place: pathlib.Path, step: Step, error: str, mode: str, number: int) -> None:
+def attack(lab: Lab, step: Step, error: str, mode: str, number: int) -> None:
     where = f"{step.name}, call {number} of {step.calls}, {error} {mode}"
     home = lab.new_dir("io-case") / "home"
+    files = home.parent / "files"
+    files.mkdir()
     shutil.copytree(step.before, home)
     ledger = own(step.ledger)
-    case = Case(Sess(lab, home), ledger, place / "files", {})
+    case = Case(Sess(lab, home), ledger, files, {})
     try:
         step.run(case, fault(lab, home, n=number, err=error, mode=mode))
         check_refused(case, mode)
@@ -197,7 +199,6 @@ def attack(lab: Lab, place: pathlib.Path, step: Step, error: str, mode: str, num
 
 def own(ledger: Ledger) -> Ledger:
     """Returns a copy whose every part may be changed."""
-    import copy
     copied = ledger.frozen()
     copied.plans_tried = copy.deepcopy(ledger.plans_tried)
     return copied
@@ -209,7 +210,6 @@ def check_refused(case: Case, mode: str) -> None:
     When the disk keeps failing, the file cannot always be put back at once; then the
     next use does it.
     """
-    from ledger import Stored
     for session, (number, told) in case.refused.items():
         acknowledged = case.ledger.plans_acknowledged[session]
         path = case.sess.home / "session_plans" / f"{session}.md"
@@ -235,7 +235,7 @@ def go_on(case: Case) -> None:
     """The disk works again: everything acknowledged is there, and so is the next write."""
     if (case.sess.home / "sess.db").exists():
         case.sess.must("doctor")
-    extra = material("io")[4]
+    extra = material()[4]
     case.ledger.offer(extra, 6)
     case.sess.must("import", extra.write(case.files, 6))
     case.ledger.imported(extra.session, 6)

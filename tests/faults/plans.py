@@ -59,15 +59,14 @@ def run(lab: Lab) -> str:
 def attack(lab: Lab, sess: Sess, ledger: Ledger, session: str, share: int) -> None:
     rng = lab.rng(NAME, session)
     for number in range(share):
-        # A write makes some 15 calls; a few writes later the process is gone for certain.
-        env = fault(lab, sess.home, n=rng.randrange(1, 60), err="KILL") if number % 2 else None
+        # A write makes some 25 calls; a few writes later the process is gone for certain.
+        env = fault(lab, sess.home, n=rng.randrange(1, 120), err="KILL") if number % 2 else None
         client = sess.mcp(session, env)
-        killer = None
-        if env is None:
-            killer = threading.Timer(rng.random() * 0.06, client.process.kill)
-            killer.start()
+        killer = threading.Timer(rng.random() * 0.12, client.process.kill)
         try:
             client.greet()
+            if env is None:
+                killer.start()
             while True:
                 next_number = ledger.try_plan(session)
                 content = plan(session, next_number, rng.choice(SIZES))
@@ -77,11 +76,11 @@ def attack(lab: Lab, sess: Sess, ledger: Ledger, session: str, share: int) -> No
                 ledger.planned(session, next_number, answer.structured["revision"])
         except Gone:
             pass
-        if killer:
-            killer.join()
+        killer.cancel()
         client.kill()
         if number % 10 == 0:
-            ledger.check(sess.home)
+            # The other session is being written meanwhile: what it says next is not stored yet.
+            ledger.frozen().check(sess.home)
     check_plan_file(sess, ledger, session)
 
 
