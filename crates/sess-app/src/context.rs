@@ -65,7 +65,10 @@ pub struct Listed {
     /// Where it comes from: `native`, or the agent whose own session it is.
     pub source: String,
     pub agent: String,
+    /// The directory it ran in, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(with = "String")]
     pub cwd: Option<String>,
 }
 

@@ -213,9 +213,22 @@ fn schema<T: JsonSchema>() -> Map<String, Value> {
     let schema: Schema = settings.into_generator().into_root_schema_for::<T>();
     let Value::Object(mut schema) = schema.to_value() else { unreachable!("these types are objects") };
     schema.remove("title");
+    forget_null_defaults(&mut schema);
     // A tool without arguments has no properties, and clients want to see that.
     schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     schema
+}
+
+/// An absent argument needs no default, and strict clients stumble over one that is null.
+fn forget_null_defaults(schema: &mut Map<String, Value>) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    for property in properties.values_mut() {
+        if let Value::Object(property) = property
+            && property.get("default") == Some(&Value::Null)
+        {
+            property.remove("default");
+        }
+    }
 }
 
 #[cfg(test)]

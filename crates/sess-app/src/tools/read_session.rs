@@ -12,11 +12,12 @@ pub(super) struct ReadSessionTool;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("required" = ["session_id"]))]
 pub(super) struct Args {
     /// An id from list_sessions (or its first 8 or more characters), or a relative reference: -1 is the most
     /// recent session other than this one, -2 the one before it.
     #[serde(default)]
-    #[schemars(with = "String", required)]
+    #[schemars(with = "String")]
     session_id: Option<String>,
     /// A message id or sequence number: read the part around it instead of the newest part.
     #[serde(default)]
