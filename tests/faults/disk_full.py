@@ -1,8 +1,9 @@
-"""P10: a full disk is refused with a clear sentence, loses nothing, and ends by itself.
+"""P10: a full or read-only disk is refused with a clear sentence, and ends by itself.
 
 A small file system in memory is filled, by a file of ours up to a few pages and by the
 program for the rest, until it refuses. Then the space is freed, and the same work has to
-succeed. Again and again, with another rest of space each time.
+succeed. Again and again, with another rest of space each time. At the end the disk turns
+read-only, and back.
 """
 
 import json
@@ -31,12 +32,13 @@ def run(lab: Lab) -> str:
             raise Skipped(f"a full disk needs a tmpfs: {mounted.stderr.strip()}")
         try:
             attack(lab, point, size_mb, totals)
+            read_only(lab, point)
         except Broken as broken:
             lab.found(f"{size_mb} MB: {broken}")
         finally:
             subprocess.run(["umount", str(point)], check=True)
     rounds = lab.figures.full_rounds * len(SIZES_MB)
-    return (f"P10 disk full: {rounds} times full on {', '.join(map(str, SIZES_MB))} MB, "
+    return (f"P10 disk full: {rounds} times full, {len(SIZES_MB)} times read-only, on {', '.join(map(str, SIZES_MB))} MB, "
             f"{totals['refusals']:,} refusals, {totals['acknowledged']:,} acknowledged, {{lost}}")
 
 
@@ -81,6 +83,34 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
         ledger.check(home)
     totals["acknowledged"] += ledger.count
     lab.remove(files)
+
+
+def read_only(lab: Lab, point) -> None:
+    """Everything is refused with the cause while the disk is read-only, and works afterwards."""
+    home = point / "home"
+    sess = Sess(lab, home)
+    sess.must("tool", "call", "write_session_plan", json.dumps({"content": "old"}), "--session", "read-only")
+    before = (home / "session_plans" / "read-only.md").read_text()
+    remount(point, "ro")
+    try:
+        done = sess.run("tool", "call", "write_session_plan", json.dumps({"content": "new"}), "--session", "read-only")
+        if done.code == 0 or "read-only" not in done.told.replace("read-only.md", ""):
+            raise Broken(f"a plan on a read-only disk: code {done.code}, {done.told!r}")
+        read = sess.run("tool", "call", "read_session_plan", "{}", "--session", "read-only")
+        if read.code != 0 or read.out.strip() != before.strip():
+            raise Broken(f"the plan is not readable on a read-only disk: {read.told!r}")
+        for command in (["list", "--json"], ["doctor"]):
+            done = sess.run(*command)
+            if done.code != 0 and "read-only" not in done.told:
+                raise Broken(f"sess {command[0]} on a read-only disk: {done.told[-300:]!r}")
+    finally:
+        remount(point, "rw")
+    sess.must("tool", "call", "write_session_plan", json.dumps({"content": "new"}), "--session", "read-only")
+    sess.must("doctor")
+
+
+def remount(point, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(point)], check=True)
 
 
 def free(point) -> int:

@@ -27,7 +27,7 @@ TENTH = {
     "keys": 100,
     "plan_kills": 100,
     "io_every": 10,
-    "full_rounds": 4,
+    "full_rounds": 7,
     "damaged": 50,
     "clocks": 20,
     "races": 20,

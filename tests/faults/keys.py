@@ -69,6 +69,12 @@ def revisions(sess: Sess, content: str) -> list[int]:
 
 
 def retry(sess: Sess, session: str, content: str, key: str, first: Answer | None, before: list[int], rng) -> None:
+    if rng.random() < 0.2:
+        # The command line has the same keys.
+        by_hand = sess.run("tool", "call", "write_session_plan", json.dumps({"content": content}),
+                           "--session", session, "--idempotency-key", key)
+        if by_hand.code != 0 or (first and by_hand.out.strip() != first.text.strip()):
+            raise Broken(f"{key}: first {first}, by hand {by_hand}, in {sess.home}")
     client = sess.mcp(session)
     client.greet()
     # Another write in between must neither change the answer nor be undone by the retry.
