@@ -18,6 +18,8 @@ from sess import Done, Gone, Sess
 
 NAME = "full"
 SIZES_MB = (8, 16, 32)
+# With less than this the disk is full of our own data, and refusing is right.
+ENOUGH_BYTES = 1_000_000
 
 
 def run(lab: Lab) -> str:
@@ -48,8 +50,8 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
     home, filler = point / "home", point / "filler"
     ledger, sess = Ledger(), Sess(lab, home)
     for number in range(lab.figures.full_rounds):
-        if free(point) < size_mb * 400_000:
-            # More than half is ours by now: a new store, from nothing.
+        if free(point) < max(4_000_000, size_mb * 400_000):
+            # The better part is ours by now: a new store, from nothing.
             totals["acknowledged"] += ledger.count
             shutil.rmtree(home)
             ledger = Ledger()
@@ -70,11 +72,11 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
         filler.unlink()
         # Nobody restarted or repaired anything: the same work succeeds now.
         again = sess.run("import", "--json", *paths)
-        if hear(again, ledger):
+        if hear(again, ledger) and free(point) > ENOUGH_BYTES:
             raise Broken(f"refused with {free(point):,} bytes free: {again.err[-300:]}, in {home}")
         content = plan("full", ledger.try_plan("full"), 2_000)
         done = sess.run("tool", "call", "write_session_plan", json.dumps({"content": content}), "--session", "full")
-        if done.code != 0:
+        if done.code != 0 and free(point) > ENOUGH_BYTES:
             raise Broken(f"a plan was refused with {free(point):,} bytes free: {done.told}")
         sess.must("doctor")
         left = [path.name for path in home.rglob(".*") if path.name != ".lock"]
@@ -89,6 +91,7 @@ def read_only(lab: Lab, point) -> None:
     """Everything is refused with the cause while the disk is read-only, and works afterwards."""
     home = point / "home"
     sess = Sess(lab, home)
+    shutil.rmtree(home)
     sess.must("tool", "call", "write_session_plan", json.dumps({"content": "old"}), "--session", "read-only")
     before = (home / "session_plans" / "read-only.md").read_text()
     remount(point, "ro")
@@ -96,13 +99,13 @@ def read_only(lab: Lab, point) -> None:
         done = sess.run("tool", "call", "write_session_plan", json.dumps({"content": "new"}), "--session", "read-only")
         if done.code == 0 or "read-only" not in done.told.replace("read-only.md", ""):
             raise Broken(f"a plan on a read-only disk: code {done.code}, {done.told!r}")
-        read = sess.run("tool", "call", "read_session_plan", "{}", "--session", "read-only")
-        if read.code != 0 or read.out.strip() != before.strip():
-            raise Broken(f"the plan is not readable on a read-only disk: {read.told!r}")
-        for command in (["list", "--json"], ["doctor"]):
-            done = sess.run(*command)
-            if done.code != 0 and "read-only" not in done.told:
+        # Without its shared memory SQLite cannot even read a store: that may be refused, clearly.
+        for command in (["list", "--json"], ["doctor"], ["tool", "call", "read_session_plan", "{}"]):
+            done = sess.run(*command, "--session", "read-only")
+            if done.code != 0 and "read-only" not in done.told.replace("read-only.md", ""):
                 raise Broken(f"sess {command[0]} on a read-only disk: {done.told[-300:]!r}")
+        if (home / "session_plans" / "read-only.md").read_text() != before:
+            raise Broken("a refused write changed the plan")
     finally:
         remount(point, "rw")
     sess.must("tool", "call", "write_session_plan", json.dumps({"content": "new"}), "--session", "read-only")
