@@ -268,6 +268,13 @@ impl App {
             Ok(written) => written,
             Err(error) => {
                 dir.discard(&staged);
+                // When the flush fails after the row was written, the store may still find
+                // the row when it is opened anew. Before this write all were told.
+                if let Ok(Some(plan)) = store.plan(&id).await
+                    && plan.revision > plan.announced
+                {
+                    self.take_back(store, dir, &id, plan.revision).await;
+                }
                 return Err(error.into());
             }
         };
