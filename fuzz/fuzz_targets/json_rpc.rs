@@ -21,7 +21,7 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let home = tempfile::tempdir().expect("a temporary directory");
         let app = App::new(Settings {
-            home: home.path().to_owned(),
+            home: Some(home.path().to_owned()),
             plans_dir: None,
             plans_keep_days: 0,
             context_visibility: ContextVisibility::All,

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -42,6 +43,8 @@ def main() -> int:
     if unknown := set(options.names) - set(SUITES):
         parser.error(f"no suite is called {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     go_private()
+    # Asked to end, it tidies up like after an interrupt.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = int(os.environ.get("SESS_SEED") or random.SystemRandom().randrange(1 << 32))
     size = options.size or "full"
     say(f"{size} figures, SESS_SEED={seed}")

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
-    identity::{Claim, Evidence, Identity, Signals, identify},
+    identity::{Claim, Identity, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     session::{NewSession, Session},
 };
@@ -40,11 +40,12 @@ impl App {
     /// Works out who is calling: an agent, whatever session it turns out to be.
     pub fn caller(&self, signals: &Signals) -> Caller {
         let identity = identify(signals);
-        let client = signals.client_name.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let vendor = Source::ALL.into_iter().find(|source| client.contains(source.as_str()));
         let agent = match &identity.session {
             Claim::Id(_, source) => source.agent(),
-            _ => vendor.map_or_else(AgentId::main, Source::agent),
+            Claim::Key(_) | Claim::Own | Claim::Invalid(_) => {
+                vendor(signals.client_name.as_deref().unwrap_or_default())
+                    .map_or_else(AgentId::main, Source::agent)
+            }
         };
         Caller { identity, standing: Standing::Agent, confinement: Confinement::Free, agent }
     }
@@ -53,9 +54,7 @@ impl App {
     /// session left a sign that an agent does.
     pub fn cli_caller(&self, signals: &Signals) -> Caller {
         let mut caller = self.caller(signals);
-        let mut without_flag = signals.clone();
-        without_flag.explicit = None;
-        if identify(&without_flag).evidence == Evidence::Nothing {
+        if !is_agent(signals) {
             caller.standing = Standing::Owner;
         }
         caller
@@ -132,12 +131,14 @@ impl App {
         }
         let own = match &caller.identity.session {
             Claim::Invalid(error) => return Err(error.clone().into()),
-            Claim::Key(key) if self.has_store() => self.store()?.session_by_key(key).await?,
-            Claim::Key(_) => None,
-            Claim::Id(id, _) => self.stored_session(id).await?,
-            Claim::Own => self.stored_session(&self.inner.own).await?,
+            Claim::Key(key) if self.has_store() => {
+                self.store()?.session_by_key(key).await.map_err(Error::from)
+            }
+            Claim::Key(_) => Ok(None),
+            Claim::Id(id, _) => self.stored_session(id).await,
+            Claim::Own => self.stored_session(&self.inner.own).await,
         };
-        let Some(own) = own else { return Ok(Vec::new()) };
+        let Some(own) = readable(own)? else { return Ok(Vec::new()) };
         let mut lineage = vec![own];
         lineage.extend(self.ancestors(&lineage[0]).await?);
         Ok(lineage)
@@ -152,7 +153,8 @@ impl App {
             if key == session.key || above.iter().any(|seen| seen.key == key) {
                 break;
             }
-            let Some(parent) = store.session_by_key(&key).await? else { break };
+            let parent = store.session_by_key(&key).await.map_err(Error::from);
+            let Some(parent) = readable(parent)? else { break };
             next.clone_from(&parent.parent);
             above.push(parent);
         }
@@ -163,11 +165,32 @@ impl App {
     pub(crate) async fn visible(&self, caller: &Caller) -> Result<Scope> {
         let key = match caller.standing {
             Standing::Owner => None,
-            Standing::Agent => Some(self.named_session(caller).await?.key),
+            Standing::Agent => readable(self.named_session(caller).await.map(Some))?.map(|own| own.key),
         };
         let viewer = Viewer { standing: caller.standing, key: key.as_ref(), confinement: caller.confinement };
         Ok(context_scope(&viewer, self.settings().context_visibility))
     }
+}
+
+/// Takes what is damaged for missing: a damaged session costs itself only.
+fn readable<T>(found: Result<Option<T>>) -> Result<Option<T>> {
+    match found {
+        Err(Error::Store(sess_store::Error::Damaged(reason))) => {
+            tracing::warn!("{reason}");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+/// Returns the agent that a client's name has as one of its words: "an example" is not Amp.
+fn vendor(client: &str) -> Option<Source> {
+    let word_by_word = |name: &str| {
+        let letters = name.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+        format!("-{}-", letters.collect::<String>())
+    };
+    let client = word_by_word(client);
+    Source::ALL.into_iter().find(|source| client.contains(&word_by_word(source.as_str())))
 }
 
 fn as_new(session: Session) -> NewSession {

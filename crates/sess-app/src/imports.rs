@@ -11,7 +11,7 @@ use sess_core::session::Session;
 use sess_store::{ImportedSession, Span};
 
 use crate::{
-    App, Error, Result,
+    App, Error, Kind, Result,
     transfer::{docker_agent, jsonl},
 };
 
@@ -35,6 +35,8 @@ pub struct ImportedFile {
     pub sessions: Vec<Import>,
     /// What was left out, each as a sentence.
     pub warnings: Vec<String>,
+    /// Sessions that were refused, because other messages of theirs are here already.
+    pub refused: Vec<Error>,
 }
 
 impl App {
@@ -45,9 +47,14 @@ impl App {
         let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
         let read = read.map_err(|error| Error::Unavailable(format!("the file was not read: {error}")))?;
         let (sessions, warnings) = read?;
-        let mut imported = ImportedFile { sessions: Vec::new(), warnings };
+        let mut imported = ImportedFile { warnings, ..ImportedFile::default() };
         for session in sessions {
-            imported.sessions.push(self.import_session(session).await?);
+            match self.import_session(session).await {
+                Ok(done) => imported.sessions.push(done),
+                // One session of a database that changed must not keep the others out.
+                Err(error) if error.kind() == Kind::Conflict => imported.refused.push(error),
+                Err(error) => return Err(error),
+            }
         }
         Ok(imported)
     }

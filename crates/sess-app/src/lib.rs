@@ -15,7 +15,7 @@ pub mod tools;
 pub mod transfer;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -36,8 +36,9 @@ pub use sess_store::{Health, Salvaged};
 /// What a process is set up with. Read once, in the binary.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The data directory.
-    pub home: PathBuf,
+    /// The data directory; none when this machine has no place for one. Then
+    /// there is no store, and every tool says so.
+    pub home: Option<PathBuf>,
     /// Where plan files live; in the data directory when not moved.
     pub plans_dir: Option<PathBuf>,
     /// How many days an unused plan file stays; 0 keeps all.
@@ -64,22 +65,21 @@ struct Inner {
     /// The session of this process, for callers that give no sign who they are.
     own: SessionId,
     store: Mutex<Option<Arc<dyn Store>>>,
-    files: PlanFiles,
+    /// None when there is no store.
+    files: Option<PlanFiles>,
     sweep: OnceLock<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl App {
     /// Sets up the use cases. Nothing is opened before it is needed.
     pub fn new(settings: Settings) -> Self {
-        let plans = settings.plans_dir.clone().unwrap_or_else(|| settings.home.join("session_plans"));
+        // Plan files without rows would have no revisions, so they need a home too.
+        let files = settings.home.as_ref().map(|home| {
+            let dir = settings.plans_dir.clone().unwrap_or_else(|| home.join("session_plans"));
+            PlanFiles::new(std::path::absolute(&dir).unwrap_or(dir))
+        });
         let own = uuid_from((settings.random)());
-        let inner = Inner {
-            settings,
-            own,
-            store: Mutex::default(),
-            files: PlanFiles::new(plans),
-            sweep: OnceLock::new(),
-        };
+        let inner = Inner { settings, own, store: Mutex::default(), files, sweep: OnceLock::new() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -99,12 +99,12 @@ impl App {
 
     /// Reads the whole store and names every damage.
     pub fn health(&self) -> Result<Health> {
-        Ok(sess_store::health(&self.inner.settings.home)?)
+        Ok(sess_store::health(self.home()?)?)
     }
 
     /// Copies what can be read of a damaged store into a new one in `target`.
-    pub async fn salvage(&self, target: &std::path::Path) -> Result<Salvaged> {
-        Ok(sess_store::salvage(&self.inner.settings.home, target).await?)
+    pub async fn salvage(&self, target: &Path) -> Result<Salvaged> {
+        Ok(sess_store::salvage(self.home()?, target).await?)
     }
 
     /// Brings search index and mirror up to date; `told` hears how many of how many are done.
@@ -122,7 +122,7 @@ impl App {
         if let Some(store) = &*store {
             return Ok(Arc::clone(store));
         }
-        let opened = sess_store::open(&self.inner.settings.home)?;
+        let opened = sess_store::open(self.home()?)?;
         *store = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -130,7 +130,18 @@ impl App {
     /// Tells whether there is a store to read: reading never makes one.
     fn has_store(&self) -> bool {
         let store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
-        store.is_some() || self.inner.settings.home.join("sess.db").symlink_metadata().is_ok()
+        store.is_some() || self.home().is_ok_and(|home| home.join("sess.db").symlink_metadata().is_ok())
+    }
+
+    /// Returns where the store is or will be.
+    fn home(&self) -> Result<&Path> {
+        let none = || Error::Unavailable("session history is not available in this runtime".to_owned());
+        self.inner.settings.home.as_deref().ok_or_else(none)
+    }
+
+    fn plan_files(&self) -> Result<&PlanFiles> {
+        let none = || Error::Unavailable("session plans are not available in this runtime".to_owned());
+        self.inner.files.as_ref().ok_or_else(none)
     }
 
     fn now(&self) -> Timestamp {

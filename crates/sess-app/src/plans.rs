@@ -4,6 +4,8 @@
 //! the row, rename, flush the directory, tell followers, answer. Whatever a
 //! crash or another program left in between is put right at the next use.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
@@ -15,7 +17,7 @@ use sess_core::{
     session::{NewSession, Session},
 };
 use sess_store::{
-    FileError, LockedDir, Plan, PlanChange, PlanFiles, PlanWrite, RequestKey, SessionFilter, SessionPatch,
+    FileError, LockedDir, PlaceError, Plan, PlanChange, PlanWrite, RequestKey, SessionFilter, SessionPatch,
     Store,
 };
 
@@ -26,6 +28,9 @@ const EXTERNAL: &str = "external";
 
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;
+
+/// How long the sweep leaves the plan directory to others, after each plan.
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where a plan is and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -84,11 +89,7 @@ impl App {
     pub async fn write_plan(&self, caller: &Caller, write: WritePlan) -> Result<PlanAnswer> {
         plan::check_content(&write.content)?;
         let session = self.named_session(caller).await?;
-        let author = match caller.standing {
-            Standing::Owner => "owner".to_owned(),
-            Standing::Agent => session.agent.to_string(),
-        };
-        self.begin_sweep();
+        self.begin_sweep()?;
         let store = self.store()?;
         let dir = self.lock_plans().await?;
         self.reconcile(&*store, &dir, &session, self.now()).await?;
@@ -98,21 +99,20 @@ impl App {
             .map(|key| RequestKey { key, fingerprint: fingerprint(&session.id, &write.content) });
         let row = PlanWrite {
             content: write.content,
-            agent: author,
+            agent: author(caller, &session),
             at: self.now(),
             expect_revision: write.expect_revision,
             key,
         };
         let revision = self.put(&*store, &dir, session.clone(), row).await?;
-        // The write stands, whatever becomes of this look at its state.
-        let state = store.plan(&session.id).await.ok().flatten().map_or(State::Draft, |plan| plan.state);
-        Ok(self.answer(&session.id, revision, state, bytes))
+        // A write always makes a draft, and a retry gets the first answer, whatever came since.
+        self.answer(&session.id, revision, State::Draft, bytes)
     }
 
     /// Reads the plan of the caller's session; a sub-session without one reads its parent's.
     pub async fn read_plan(&self, caller: &Caller) -> Result<PlanText> {
         let session = self.named_session(caller).await?;
-        self.begin_sweep();
+        self.begin_sweep()?;
         let none = || Error::NoPlan("first");
         if let Some(plan) = self.current_plan(&session).await? {
             return Ok(plan);
@@ -129,21 +129,20 @@ impl App {
     /// Records that the plan is ready for review. Switches nobody.
     pub async fn exit_plan_mode(&self, caller: &Caller) -> Result<PlanAnswer> {
         let session = self.named_session(caller).await?;
-        self.begin_sweep();
-        let current = self.current_plan(&session).await?;
-        let current = current.ok_or(Error::NoPlan("before exit_plan_mode"))?;
-        let store = self.store()?;
+        self.begin_sweep()?;
         // Somebody may write or review in between: decide again on what is there then.
         loop {
-            let Some(plan) = store.plan(&session.id).await? else {
-                return Err(Error::NoPlan("before exit_plan_mode"));
-            };
+            let current = self.current_plan(&session).await?;
+            let current = current.ok_or(Error::NoPlan("before exit_plan_mode"))?.plan;
+            let store = self.store()?;
+            let plan = store.plan(&session.id).await?.filter(|plan| plan.revision == current.revision);
+            let Some(plan) = plan else { continue };
             let to = plan.state.after_exit();
-            let done = self.change_state(&*store, &session.id, &plan, to, session.agent.as_str(), None).await;
-            match done {
+            let by = author(caller, &session);
+            match self.change_state(&*store, &session.id, &plan, to, &by, None).await {
                 Err(error) if error.kind() == Kind::Conflict => {}
                 Err(error) => return Err(error),
-                Ok(()) => return Ok(self.answer(&session.id, plan.revision, to, current.plan.bytes)),
+                Ok(()) => return self.answer(&session.id, plan.revision, to, current.bytes),
             }
         }
     }
@@ -200,7 +199,7 @@ impl App {
             Error::NotFound(format!("the plan of session {} has no revision {revision}", session.id))
         })?;
         let state = store.plan(&session.id).await?.map_or(State::Draft, |plan| plan.state);
-        let plan = self.answer(&session.id, revision, state, found.size_bytes);
+        let plan = self.answer(&session.id, revision, state, found.size_bytes)?;
         Ok(PlanText { plan, content: found.content })
     }
 
@@ -235,7 +234,7 @@ impl App {
         let reviewed = review.revision.unwrap_or(plan.revision);
         let to = plan.state.after_review(plan.revision, reviewed, review.verdict)?;
         self.change_state(&*store, &session.id, &plan, to, "owner", review.note).await?;
-        Ok(self.answer(&session.id, plan.revision, to, current.plan.bytes))
+        self.answer(&session.id, plan.revision, to, current.plan.bytes)
     }
 
     async fn change_state(
@@ -263,18 +262,13 @@ impl App {
         row: PlanWrite,
     ) -> Result<u64> {
         let id = session.id.clone();
+        let before = store.plan(&id).await?.map_or(0, |plan| plan.revision);
         let staged = dir.stage(&id, &row.content, self.nonce())?;
         let written = match store.write_plan(session, row).await {
             Ok(written) => written,
             Err(error) => {
                 dir.discard(&staged);
-                // When the flush fails after the row was written, the store may still find
-                // the row when it is opened anew. Before this write all were told.
-                if let Ok(Some(plan)) = store.plan(&id).await
-                    && plan.revision > plan.announced
-                {
-                    self.take_back(store, dir, &id, plan.revision).await;
-                }
+                self.forget_later_than(store, &id, before).await;
                 return Err(error.into());
             }
         };
@@ -283,33 +277,47 @@ impl App {
             dir.discard(&staged);
             return Ok(written.revision);
         }
-        if let Err(error) = dir.place(&id, staged) {
-            self.take_back(store, dir, &id, written.revision).await;
-            return Err(error.into());
+        if let Err(error) = dir.place(&id, &staged) {
+            self.take_back(store, dir, &id, written.revision, &error).await;
+            return Err(FileError::from(error).into());
         }
+        // Row and file are in place, so the plan is written, whatever happens to the news:
+        // the next use announces what was not.
         if let Err(error) = self.announce(store, &id, written.revision).await {
-            // Row and file are in place and stay: to answer with a failure would be wrong.
-            tracing::warn!(%error, "followers are told of this plan at its next use");
+            tracing::warn!(%error, session = %id, "a written plan is not announced yet");
         }
         Ok(written.revision)
     }
 
+    /// Undoes a refused write that is stored all the same.
+    ///
+    /// When only the flush of its row failed, the store finds the row again once
+    /// it is opened anew. Its file was never put in place.
+    async fn forget_later_than(&self, store: &dyn Store, id: &SessionId, revision: u64) {
+        if let Ok(Some(plan)) = store.plan(id).await
+            && plan.revision > revision
+            && let Err(error) = store.withdraw_plan(id, plan.revision).await
+        {
+            tracing::warn!(%error, "a failed plan write could not be withdrawn");
+        }
+    }
+
     /// Undoes a revision whose file could not be put in place.
     ///
-    /// The rename itself may have happened and only its flush failed: then the
-    /// former file is put back first. If even that fails, row and file both
-    /// keep the new plan: wholly there, though never acknowledged.
-    async fn take_back(&self, store: &dyn Store, dir: &LockedDir, id: &SessionId, revision: u64) {
-        let former = match store.plan_revision(id, revision - 1).await {
-            Ok(former) => former,
-            Err(error) => return tracing::warn!(%error, "a failed plan write stays as it is"),
-        };
-        let put_back = match &former {
-            Some(former) if dir.read(id).ok().flatten().as_deref() == Some(&former.content) => Ok(()),
-            Some(former) => {
-                dir.stage(id, &former.content, self.nonce()).and_then(|staged| dir.place(id, staged))
-            }
-            None => dir.remove(id),
+    /// When the rename happened and only its flush failed, the former file is
+    /// put back first. If even that fails, row and file both keep the new plan:
+    /// wholly there, though never acknowledged.
+    async fn take_back(
+        &self,
+        store: &dyn Store,
+        dir: &LockedDir,
+        id: &SessionId,
+        revision: u64,
+        why: &PlaceError,
+    ) {
+        let put_back = match why {
+            PlaceError::Untouched(_) => Ok(()),
+            PlaceError::NotFlushed(_) => self.put_former_back(store, dir, id, revision).await,
         };
         if let Err(error) = put_back {
             return tracing::warn!(%error, "a failed plan write stays as it is");
@@ -319,14 +327,32 @@ impl App {
         }
     }
 
+    async fn put_former_back(
+        &self,
+        store: &dyn Store,
+        dir: &LockedDir,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<()> {
+        match store.plan_revision(id, revision - 1).await? {
+            Some(former) => self.put_in_place(dir, id, &former.content),
+            None => Ok(dir.remove(id)?),
+        }
+    }
+
+    fn put_in_place(&self, dir: &LockedDir, id: &SessionId, content: &str) -> Result<()> {
+        let staged = dir.stage(id, content, self.nonce())?;
+        Ok(dir.place(id, &staged).map_err(FileError::from)?)
+    }
+
     async fn announce(&self, store: &dyn Store, id: &SessionId, revision: u64) -> Result<()> {
-        let path = self.inner.files.path(id);
+        let path = self.plan_files()?.path(id);
         Ok(store.announce_plan(id, revision, &path.to_string_lossy()).await?)
     }
 
     /// Returns the plan that the session has now; a swept one counts as not written.
     async fn current_plan(&self, session: &NewSession) -> Result<Option<PlanText>> {
-        let file = self.inner.files.read(&session.id)?;
+        let file = self.plan_files()?.read(&session.id)?;
         if file.is_none() && !self.has_store() {
             return Ok(None);
         }
@@ -337,10 +363,14 @@ impl App {
         let dir = self.lock_plans().await?;
         self.reconcile(&*store, &dir, session, self.now()).await?;
         let file = dir.read(&session.id)?;
-        let consistent = self.if_consistent(&*store, &session.id, file).await?;
-        consistent.ok_or_else(|| {
-            Error::Unavailable(format!("the plan of session {} keeps changing; try again", session.id))
-        })
+        if let Some(text) = self.if_consistent(&*store, &session.id, file).await? {
+            return Ok(text);
+        }
+        // The file is gone, and the row could not bring it back: the store says why.
+        if let Some(plan) = store.plan(&session.id).await? {
+            store.plan_revision(&session.id, plan.revision).await?;
+        }
+        Err(Error::Unavailable(format!("the plan of session {} keeps changing; try again", session.id)))
     }
 
     /// Returns what the file says, when row and file agree; `None` when they must be put right.
@@ -351,9 +381,8 @@ impl App {
         file: Option<String>,
     ) -> Result<Option<Option<PlanText>>> {
         let plan = store.plan(id).await?;
-        match (plan, file) {
+        match (plan, file.filter(|text| !text.trim().is_empty())) {
             (None, None) => Ok(Some(None)),
-            (None, Some(text)) if text.trim().is_empty() => Ok(Some(None)),
             (Some(plan), None) if plan.swept => Ok(Some(None)),
             (None, Some(_)) | (Some(_), None) => Ok(None),
             (Some(plan), Some(content)) => {
@@ -371,7 +400,7 @@ impl App {
                 if !agrees {
                     return Ok(None);
                 }
-                let plan = self.answer(id, plan.revision, plan.state, content.len() as u64);
+                let plan = self.answer(id, plan.revision, plan.state, content.len() as u64)?;
                 Ok(Some(Some(PlanText { plan, content })))
             }
         }
@@ -390,8 +419,8 @@ impl App {
         at: Timestamp,
     ) -> Result<()> {
         let id = &session.id;
-        let is_replaced = !dir.is_regular(id);
-        let file = if is_replaced { None } else { dir.read(id)? };
+        // A link or a pipe holds nothing of ours: it is replaced like a missing file.
+        let file = if dir.is_regular(id) { dir.read(id)? } else { None };
         let file = file.filter(|text| !text.trim().is_empty());
         let plan = store.plan(id).await?;
         let (revision, swept) = plan.as_ref().map_or((0, false), |plan| (plan.revision, plan.swept));
@@ -409,7 +438,7 @@ impl App {
             if let Some(newest) = content(revision).await?
                 && !swept
             {
-                dir.place(id, dir.stage(id, &newest, self.nonce())?)?;
+                self.put_in_place(dir, id, &newest)?;
                 self.announce(store, id, revision).await?;
             }
             return Ok(());
@@ -422,7 +451,7 @@ impl App {
             && !swept
             && content(revision - 1).await?.as_deref() == Some(&file)
         {
-            dir.place(id, dir.stage(id, &newest, self.nonce())?)?;
+            self.put_in_place(dir, id, &newest)?;
             return self.announce(store, id, revision).await;
         }
         let row =
@@ -432,15 +461,16 @@ impl App {
     }
 
     async fn lock_plans(&self) -> Result<LockedDir> {
-        let files = self.inner.files.clone();
+        let files = self.plan_files()?.clone();
         on_blocking_thread(move || files.lock()).await
     }
 
     /// Starts the sweep of old plan files, once a process, in the background.
-    fn begin_sweep(&self) {
+    fn begin_sweep(&self) -> Result<()> {
+        let has_dir = self.plan_files()?.dir().exists();
         self.inner.sweep.get_or_init(|| {
             let app = self.clone();
-            let is_on = self.settings().plans_keep_days > 0 && self.inner.files.dir().exists();
+            let is_on = self.settings().plans_keep_days > 0 && has_dir;
             let sweep = is_on.then(|| {
                 tokio::spawn(async move {
                     if let Err(error) = app.sweep().await {
@@ -450,13 +480,15 @@ impl App {
             });
             std::sync::Mutex::new(sweep)
         });
+        Ok(())
     }
 
     async fn sweep(&self) -> Result<()> {
         let now = self.now();
         let limit = now.days_before(self.settings().plans_keep_days);
-        let files: PlanFiles = self.inner.files.clone();
-        // Looked for without the lock: what is old enough is rare.
+        let files = self.plan_files()?.clone();
+        // The lock is given back before the first one is swept, and taken anew for each:
+        // a call that wants to write waits for one plan at most.
         let old = on_blocking_thread(move || {
             let dir = files.lock()?;
             dir.remove_stale_temporaries(now.days_before(TEMPORARY_DAYS_MAX));
@@ -467,6 +499,8 @@ impl App {
             if let Err(error) = self.sweep_one(&id, limit).await {
                 tracing::info!(%error, session = %id, "an old plan was not swept");
             }
+            // Whoever waits for the lock looks every few milliseconds, and would find it taken again.
+            tokio::time::sleep(SWEEP_PAUSE).await;
         }
         Ok(())
     }
@@ -474,12 +508,10 @@ impl App {
     /// Removes one old plan file, after its text is safe among the revisions.
     async fn sweep_one(&self, id: &SessionId, limit: Timestamp) -> Result<()> {
         let store = self.store()?;
-        let stored = store.session(id).await?;
-        if stored.as_ref().is_some_and(|session| session.updated_at >= limit) {
-            return Ok(());
-        }
         let dir = self.lock_plans().await?;
-        if !dir.older_than(limit).contains(id) {
+        let stored = store.session(id).await?;
+        let is_alive = stored.as_ref().is_some_and(|session| session.updated_at >= limit);
+        if is_alive || !dir.is_older_than(id, limit) {
             return Ok(());
         }
         let is_unknown = stored.is_none();
@@ -493,24 +525,29 @@ impl App {
             store.patch_session(id, SessionPatch::Archived(true), limit).await?;
         }
         let Some(plan) = store.plan(id).await? else { return Ok(()) };
-        store.mark_plan_swept(id, plan.revision).await?;
+        // In this order: a crash in between brings the file back from its row, where
+        // the other order would take it for another program's.
         dir.remove(id)?;
+        store.mark_plan_swept(id, plan.revision).await?;
         tracing::info!(session = %id, revision = plan.revision, "swept an old plan; its revisions stay");
         Ok(())
     }
 
-    fn answer(&self, id: &SessionId, revision: u64, state: State, bytes: u64) -> PlanAnswer {
-        PlanAnswer {
-            path: self.inner.files.path(id).to_string_lossy().into_owned(),
-            session_id: id.to_string(),
-            revision,
-            state: state.to_string(),
-            bytes,
-        }
+    fn answer(&self, id: &SessionId, revision: u64, state: State, bytes: u64) -> Result<PlanAnswer> {
+        let path = self.plan_files()?.path(id).to_string_lossy().into_owned();
+        Ok(PlanAnswer { path, session_id: id.to_string(), revision, state: state.to_string(), bytes })
     }
 
     fn nonce(&self) -> u64 {
         (self.random() >> 64) as u64
+    }
+}
+
+/// Names who acts: a person, or the session's agent.
+fn author(caller: &Caller, session: &NewSession) -> String {
+    match caller.standing {
+        Standing::Owner => "owner".to_owned(),
+        Standing::Agent => session.agent.to_string(),
     }
 }
 

@@ -42,19 +42,20 @@ impl App {
         redaction: Redaction,
     ) -> Result<Found> {
         let mut query = parse(text)?;
+        self.home()?;
         if !self.has_store() {
             return Ok(Found { hits: Vec::new(), cursor: None });
         }
-        match self.visible(caller).await? {
-            policy::Scope::Agent(agent) => query.agent = Some(agent),
-            policy::Scope::All | policy::Scope::Tree(_) | policy::Scope::Nothing => {}
+        let scope = self.visible(caller).await?;
+        if let policy::Scope::Agent(agent) = &scope {
+            query.agent = Some(agent.clone());
         }
         let limit = limit.clamp(1, LIMIT_MAX);
         let found = self.store()?.search(&query, before.map(Position), limit).await?;
         let cursor = (found.len() == limit).then(|| found.last().map(|hit| hit.message.position.0)).flatten();
         let mut hits = Vec::new();
         for hit in found {
-            if !self.may_see(caller, &hit.session).await? {
+            if !self.is_inside(&scope, &hit.session).await? {
                 continue;
             }
             let Ok(body) = hit.message.parse() else { continue };
@@ -75,6 +76,8 @@ impl App {
 /// Reads what a person types: words, `"phrases"`, `beginnings*`, and `-words` that must be absent.
 fn parse(text: &str) -> Result<SearchQuery> {
     let mut terms = Vec::new();
+    // Control characters part words like spaces do; a NUL would end the query half-way.
+    let text = text.replace(char::is_control, " ");
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (absent, after) = match rest.strip_prefix('-') {
@@ -143,6 +146,7 @@ mod tests {
         check("\"exactly once\" -draft mig*", "Whole exactly once, Absent draft, Prefix mig");
         check("AND OR NEAR(", "Whole AND, Whole OR, Whole NEAR(");
         check("\"open", "Whole open");
+        check("a\0b\n\"c\u{7}d\"", "Whole a, Whole b, Whole c d");
         check("", "give at least one word to search for");
         check("-only", "give at least one word to search for");
         check("* \" -", "give at least one word to search for");

@@ -75,6 +75,18 @@ pub const HOST_VARIABLES: [(&str, Source, &str); 5] = [
 /// found there was inherited from another host further up.
 const SILENT_HOSTS: [&str; 3] = ["opencode", "codex", "cursor"];
 
+/// Variables that hosts set for the commands their agents run, without saying which session it is.
+const AGENT_MARKERS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "CODEX_SANDBOX"];
+
+/// Tells whether an agent, and not a person, started this process.
+///
+/// What was named explicitly does not count: a person names sessions too.
+pub fn is_agent(signals: &Signals) -> bool {
+    let unnamed = Signals { explicit: None, ..signals.clone() };
+    identify(&unnamed).evidence != Evidence::Nothing
+        || AGENT_MARKERS.iter().any(|marker| variable(signals, marker).is_some())
+}
+
 /// Decides whose call this is.
 ///
 /// The order: an explicit session, the host's own signal (the call's before the
@@ -206,6 +218,18 @@ mod tests {
             &["CLAUDE_CODE_SESSION_ID=c1", "client=claude-code"],
             "claude:c1 by CLAUDE_CODE_SESSION_ID in the environment",
         );
+    }
+
+    #[test]
+    fn a_process_that_a_host_started_for_its_agent_is_no_person() {
+        let started_with = |name: &str| {
+            let env = vec![(name.to_owned(), "1".to_owned())];
+            is_agent(&Signals { env, explicit: Some("s".to_owned()), ..Signals::default() })
+        };
+        for name in ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "CLAUDE_CODE_SESSION_ID", "SESS_SESSION"] {
+            assert!(started_with(name), "{name}");
+        }
+        assert!(!started_with("EDITOR"));
     }
 
     #[test]

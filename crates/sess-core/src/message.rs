@@ -58,7 +58,7 @@ pub enum Role {
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase")]
+#[serde(tag = "type", rename_all = "camelCase", deny_unknown_fields)]
 pub enum Block {
     Text {
         text: String,
@@ -106,6 +106,9 @@ pub struct Usage {
     pub cache_write: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Counts of a later version of the format: kept.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
 }
 
 /// Who really wrote a message. Set by the runtime, never taken from a caller's text.
@@ -228,7 +231,8 @@ fn blocks<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Block>, D::Error> {
         match fields.get("type").and_then(Value::as_str) {
             None => return Err(D::Error::custom("a content block needs a \"type\"")),
             Some(name) if KNOWN_BLOCKS.contains(&name) => {
-                let message = format!("a content block of type \"{name}\" has missing or wrong fields");
+                let message =
+                    format!("a content block of type \"{name}\" has missing, wrong or unknown fields");
                 return Err(D::Error::custom(message));
             }
             Some(_) => {}
@@ -290,11 +294,15 @@ mod tests {
             let told = read.map_or_else(|error| error.to_string(), |_| "kept".to_owned());
             assert!(told.starts_with(outcome), "{told}");
         };
-        check(r#"{"type":"text","text":5}"#, "a content block of type \"text\" has missing or wrong fields");
+        check(
+            r#"{"type":"text","text":5}"#,
+            "a content block of type \"text\" has missing, wrong or unknown fields",
+        );
         check(
             r#"{"type":"toolCall","id":"1","name":"x","arguments":"{}"}"#,
             "a content block of type \"toolCall\"",
         );
+        check(r#"{"type":"text","text":"x","later":1}"#, "a content block of type \"text\"");
         check(r#"{"text":"x"}"#, "a content block needs a \"type\"");
         check(r#"{"type":"video"}"#, "kept");
     }

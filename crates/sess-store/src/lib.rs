@@ -29,7 +29,7 @@ use sess_core::{
 use tokio::sync::watch;
 
 pub use error::{Error, Result};
-pub use plan_files::{FileError, LockedDir, PlanFiles, StagedPlan};
+pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
 pub use sqlite::{Health, Salvaged, health, salvage};
 
 /// Opens the store in `dir`, and makes it there when there is none.

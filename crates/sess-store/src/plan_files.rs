@@ -36,6 +36,25 @@ pub struct PlanFiles {
     dir: PathBuf,
 }
 
+/// Why a staged plan did not get its place for good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// What stood there still stands there.
+    #[error(transparent)]
+    Untouched(FileError),
+    /// The new plan stands there, but may not survive a power cut.
+    #[error(transparent)]
+    NotFlushed(FileError),
+}
+
+impl From<PlaceError> for FileError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Untouched(error) | PlaceError::NotFlushed(error) => error,
+        }
+    }
+}
+
 /// A plan on disk under a temporary name, flushed, waiting for its place.
 #[derive(Debug)]
 pub struct StagedPlan {
@@ -125,10 +144,7 @@ impl PlanFiles {
 impl LockedDir {
     /// Writes and flushes the content under a temporary name; `nonce` keeps names apart.
     pub fn stage(&self, session: &SessionId, content: &str, nonce: u64) -> Result<StagedPlan, FileError> {
-        let staged = StagedPlan {
-            name: format!(".{session}.{nonce:016x}{TEMPORARY_SUFFIX}"),
-            target: file_name(session),
-        };
+        let staged = StagedPlan { name: temporary_name(session, nonce), target: file_name(session) };
         let write = || -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&self.handle, &staged.name, flags, Mode::from(0o600))?;
@@ -147,12 +163,13 @@ impl LockedDir {
     }
 
     /// Gives a staged plan its place, durably. Whatever was there is replaced, a link too.
-    pub fn place(&self, session: &SessionId, staged: StagedPlan) -> Result<(), FileError> {
+    pub fn place(&self, session: &SessionId, staged: &StagedPlan) -> Result<(), PlaceError> {
+        let failed = |error: rustix::io::Errno| self.error(session, "write the plan", &error.into());
         if let Err(error) = rustix::fs::renameat(&self.handle, &staged.name, &self.handle, &staged.target) {
-            self.discard(&staged);
-            return Err(self.error(session, "write the plan", &error.into()));
+            self.discard(staged);
+            return Err(PlaceError::Untouched(failed(error)));
         }
-        rustix::fs::fsync(&self.handle).map_err(|error| self.error(session, "write the plan", &error.into()))
+        rustix::fs::fsync(&self.handle).map_err(|error| PlaceError::NotFlushed(failed(error)))
     }
 
     pub fn read(&self, session: &SessionId) -> Result<Option<String>, FileError> {
@@ -166,11 +183,14 @@ impl LockedDir {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
+    /// Removes the plan's file, durably: no power cut brings it back.
     pub fn remove(&self, session: &SessionId) -> Result<(), FileError> {
-        match rustix::fs::unlinkat(&self.handle, file_name(session), AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(error) => Err(self.error(session, "remove the plan", &error.into())),
-        }
+        let removed = match rustix::fs::unlinkat(&self.handle, file_name(session), AtFlags::empty()) {
+            Ok(()) => rustix::fs::fsync(&self.handle),
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        };
+        removed.map_err(|error| self.error(session, "remove the plan", &error.into()))
     }
 
     /// Removes a staged plan that is not wanted.
@@ -184,38 +204,37 @@ impl LockedDir {
 
     /// Returns the plans whose file was last changed before `limit`.
     pub fn older_than(&self, limit: Timestamp) -> Vec<SessionId> {
-        let mut old = Vec::new();
-        for (name, changed) in self.entries() {
-            let session = name.strip_suffix(".md").and_then(|id| id.parse().ok());
-            if let Some(session) = session
-                && changed < limit
-                && self.is_regular(&session)
-            {
-                old.push(session);
-            }
-        }
-        old
+        let plan = |name: String| name.strip_suffix(".md")?.parse().ok();
+        let plans = self.names().into_iter().filter_map(plan);
+        plans.filter(|session| self.is_older_than(session, limit)).collect()
+    }
+
+    /// Tells whether the session has a plan file that was last changed before `limit`.
+    pub fn is_older_than(&self, session: &SessionId, limit: Timestamp) -> bool {
+        self.file_changed(&file_name(session)).is_some_and(|changed| changed < limit)
     }
 
     /// Removes temporary files of ours that a crash left behind before `limit`.
     pub fn remove_stale_temporaries(&self, limit: Timestamp) {
-        for (name, changed) in self.entries() {
-            if name.starts_with('.') && name.ends_with(TEMPORARY_SUFFIX) && changed < limit {
+        for name in self.names() {
+            if is_temporary(&name) && self.file_changed(&name).is_some_and(|changed| changed < limit) {
                 self.discard(&StagedPlan { name, target: String::new() });
             }
         }
     }
 
-    fn entries(&self) -> Vec<(String, Timestamp)> {
+    fn names(&self) -> Vec<String> {
         let Ok(dir) = rustix::fs::Dir::read_from(&self.handle) else { return Vec::new() };
-        dir.flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name().to_str().ok()?.to_owned();
-                let stat = rustix::fs::statat(&self.handle, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-                let seconds = i64::try_from(stat.st_mtime).ok()?;
-                Some((name, Timestamp::from_millis_clamped(seconds.saturating_mul(1000))))
-            })
-            .collect()
+        dir.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect()
+    }
+
+    /// Returns when a regular file was last changed.
+    fn file_changed(&self, name: &str) -> Option<Timestamp> {
+        let stat = rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+            return None;
+        }
+        Some(Timestamp::from_millis_clamped(stat.st_mtime.saturating_mul(1000)))
     }
 
     fn error(&self, session: &SessionId, action: &'static str, error: &io::Error) -> FileError {
@@ -225,6 +244,19 @@ impl LockedDir {
 
 fn file_name(session: &SessionId) -> String {
     format!("{session}.md")
+}
+
+fn temporary_name(session: &SessionId, nonce: u64) -> String {
+    format!(".{session}.{nonce:016x}{TEMPORARY_SUFFIX}")
+}
+
+/// Tells a temporary file of ours from what other programs keep in a shared directory.
+fn is_temporary(name: &str) -> bool {
+    let parts = name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX)?.rsplit_once('.'));
+    parts.is_some_and(|(session, nonce)| {
+        let is_nonce = nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit());
+        is_nonce && session.parse::<SessionId>().is_ok()
+    })
 }
 
 fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {

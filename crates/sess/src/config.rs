@@ -58,25 +58,25 @@ impl Config {
             env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
         };
         let user_home = get("HOME").map(PathBuf::from);
-        let below_home = |rest: &str| {
-            let home = user_home.clone();
-            home.map(|home| home.join(rest)).context("neither SESS_HOME nor HOME is set: set one of them")
-        };
+        let below_home = |rest: &str| user_home.as_ref().map(|home| home.join(rest));
 
         let home = match (get("SESS_HOME"), get("XDG_DATA_HOME")) {
-            (Some(home), _) => PathBuf::from(home),
-            (None, Some(data)) => Path::new(data).join("intersession"),
-            (None, None) => below_home(".local/share/intersession")?,
+            (Some(home), _) => Some(PathBuf::from(home)),
+            (None, Some(data)) => Some(Path::new(data).join("intersession")),
+            (None, None) => below_home(".local/share/intersession"),
+        };
+        let home = match home {
+            Some(home) => {
+                Some(std::path::absolute(&home).with_context(|| format!("cannot use {}", home.display()))?)
+            }
+            None => None,
         };
         let file = match named.map(Path::to_owned).or_else(|| get("SESS_CONFIG").map(PathBuf::from)) {
             Some(path) => read_file(&path)?,
             None => {
-                let dir = match get("XDG_CONFIG_HOME") {
-                    Some(dir) => PathBuf::from(dir),
-                    None => below_home(".config")?,
-                };
-                let path = dir.join("intersession/config.yaml");
-                if path.exists() { read_file(&path)? } else { File::default() }
+                let dir = get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| below_home(".config"));
+                let path = dir.map(|dir| dir.join("intersession/config.yaml")).filter(|path| path.exists());
+                path.as_deref().map(read_file).transpose()?.unwrap_or_default()
             }
         };
 
@@ -96,7 +96,7 @@ impl Config {
         let repo = cwd.as_deref().and_then(repository);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let settings = Settings {
-            home: std::path::absolute(&home).with_context(|| format!("cannot use {}", home.display()))?,
+            home,
             plans_dir: get("SESS_PLANS_DIR").map(PathBuf::from).or(file.plans.dir).map(|dir| {
                 let expanded = match (dir.strip_prefix("~"), &user_home) {
                     (Ok(rest), Some(home)) => home.join(rest),

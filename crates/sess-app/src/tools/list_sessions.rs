@@ -14,7 +14,7 @@ pub(super) struct ListSessionsTool;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     /// How many sessions to return: 20 when not given, 100 at most.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::whole_number")]
     limit: Option<i64>,
     /// "repo" for sessions of the repository you work in, "all" for every session (the default).
     #[serde(default)]

@@ -14,8 +14,11 @@ use std::{fmt, str::FromStr};
 
 use async_trait::async_trait;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize as _, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
+use serde_json::{Map, Number, Value};
 
 use crate::{App, Caller, Error, Result};
 
@@ -194,6 +197,19 @@ fn arguments<A: DeserializeOwned>(arguments: Value) -> Result<A> {
         .map_err(|error| Error::Invalid(format!("invalid arguments: {error}")))
 }
 
+/// Reads a whole number of any size: limits are clamped, so a huge one is not an error.
+fn whole_number<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Option<i64>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(input)? else { return Ok(None) };
+    if let Some(whole) = number.as_i64() {
+        return Ok(Some(whole));
+    }
+    match number.as_f64() {
+        // The cast saturates.
+        Some(float) if float.fract() == 0.0 => Ok(Some(float as i64)),
+        _ => Err(D::Error::custom(format!("expected a whole number, not {number}"))),
+    }
+}
+
 fn info<T: Tool>() -> ToolInfo {
     ToolInfo {
         name: T::NAME,
@@ -230,6 +246,3 @@ fn forget_null_defaults(schema: &mut Map<String, Value>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,12 +12,10 @@ pub(super) struct ReadSessionTool;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("required" = ["session_id"]))]
 pub(super) struct Args {
     /// An id from list_sessions (or its first 8 or more characters), or a relative reference: -1 is the most
     /// recent session other than this one, -2 the one before it.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", required)] // and not `default`, which would make it optional
     session_id: Option<String>,
     /// A message id or sequence number: read the part around it instead of the newest part.
     #[serde(default)]
@@ -27,7 +25,7 @@ pub(super) struct Args {
     #[serde(default)]
     include_tools: Option<bool>,
     /// The most bytes to return, 1000 to 200000; 24000 when not given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::whole_number")]
     max_bytes: Option<i64>,
 }
 

@@ -11,11 +11,9 @@ pub(super) struct WriteSessionPlan;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("required" = ["content"]))]
 pub(super) struct Args {
     /// The whole plan as Markdown. It replaces the plan that is there.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", required)] // and not `default`, which would make it optional
     content: Option<String>,
 }
 

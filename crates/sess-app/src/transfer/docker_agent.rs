@@ -3,8 +3,8 @@
 //! Schema 13 kept a session's items as JSON in `sessions.messages`; from 14 on
 //! they are rows of `session_items`, up to 19 beside the old column. Columns came
 //! and went in every version, so the ones that are there are used, whatever the
-//! schema's number says. What a chat message means is in [`message`]; how the
-//! original stays untouched, in [`snapshot`].
+//! schema's number says. What a chat message means is in `message`; how the
+//! original stays untouched, in `snapshot`.
 
 mod items;
 mod message;

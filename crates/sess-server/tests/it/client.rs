@@ -1,8 +1,13 @@
 //! An MCP client that sends what it is told, byte for byte.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde_json::{Value, json};
-use sess_app::App;
 use sess_app::tools::Toolset;
+use sess_app::{App, Settings};
+use sess_core::Timestamp;
+use sess_core::policy::ContextVisibility;
 use sess_server::Error;
 use sess_server::mcp::{self, McpOptions};
 use tempfile::TempDir;
@@ -12,14 +17,14 @@ use tokio::task::JoinHandle;
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// A client, the server it talks to, and the directory that the server keeps.
-pub struct Client {
-    pub input: DuplexStream,
-    pub output: BufReader<DuplexStream>,
-    pub server: JoinHandle<Result<(), Error>>,
-    pub home: TempDir,
+pub(crate) struct Client {
+    pub(crate) input: DuplexStream,
+    pub(crate) output: BufReader<DuplexStream>,
+    pub(crate) server: JoinHandle<Result<(), Error>>,
+    pub(crate) home: TempDir,
 }
 
-pub fn options() -> McpOptions {
+pub(crate) fn options() -> McpOptions {
     McpOptions {
         toolsets: vec![Toolset::SessionPlan, Toolset::SessionContext],
         tools: None,
@@ -29,40 +34,62 @@ pub fn options() -> McpOptions {
 }
 
 /// Starts a server with all tools, as session `s-1`.
-pub fn connect() -> Client {
+pub(crate) fn connect() -> Client {
     connect_with(options())
 }
 
 /// [`connect`], and the handshake of the revision before the newest.
-pub async fn connect_old() -> Client {
+pub(crate) async fn connect_old() -> Client {
     let mut client = connect();
     client.initialize("2025-11-25").await;
     client
 }
 
-pub fn connect_with(options: McpOptions) -> Client {
+pub(crate) fn connect_with(options: McpOptions) -> Client {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let app = App::open(home.path().to_owned());
+    let app = app(home.path());
     let (input, server_input) = tokio::io::duplex(PIPE_BYTES);
     let (server_output, output) = tokio::io::duplex(PIPE_BYTES);
     let server = tokio::spawn(mcp::serve(app, options, server_input, server_output));
     Client { input, output: BufReader::new(output), server, home }
 }
 
+/// Returns the app on a home of its own, at a known time.
+pub(crate) fn app(home: &Path) -> App {
+    fn now() -> Timestamp {
+        Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
+    }
+    fn random() -> u128 {
+        static CALLS: AtomicU64 = AtomicU64::new(1);
+        let n = CALLS.fetch_add(1, Ordering::Relaxed);
+        u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n)
+    }
+    App::new(Settings {
+        home: Some(home.to_owned()),
+        plans_dir: None,
+        plans_keep_days: 30,
+        context_visibility: ContextVisibility::All,
+        cwd: None,
+        repo: None,
+        now,
+        random,
+    })
+}
+
 impl Client {
-    pub async fn send(&mut self, line: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, line: impl AsRef<[u8]>) {
         self.input.write_all(line.as_ref()).await.expect("the server reads");
         self.input.write_all(b"\n").await.expect("the server reads");
     }
 
-    pub async fn receive(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).await.expect("UTF-8");
         serde_json::from_str(&line).expect("each line of output is one JSON value")
     }
 
     /// Sends a request as an older client does: without metadata.
-    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         self.send(request.to_string()).await;
         let answer = self.receive().await;
@@ -71,7 +98,7 @@ impl Client {
     }
 
     /// Sends a request of revision 2026-07-28, by a client called `tester`.
-    pub async fn ask_stateless(&mut self, method: &str, mut params: Value) -> Value {
+    pub(crate) async fn ask_stateless(&mut self, method: &str, mut params: Value) -> Value {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "1"},
@@ -85,7 +112,7 @@ impl Client {
         self.ask(method, params).await
     }
 
-    pub async fn initialize(&mut self, revision: &str) -> Value {
+    pub(crate) async fn initialize(&mut self, revision: &str) -> Value {
         let client = json!({"name": "old-tester", "version": "1"});
         let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": client});
         let answer = self.ask("initialize", params).await;
@@ -93,12 +120,12 @@ impl Client {
         answer["result"].clone()
     }
 
-    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
     /// Closes our side and returns what the server still had to say.
-    pub async fn hang_up(self) -> String {
+    pub(crate) async fn hang_up(self) -> String {
         let Client { input, mut output, server, home: _home } = self;
         drop(input);
         let mut rest = String::new();

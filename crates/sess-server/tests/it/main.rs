@@ -1,4 +1,5 @@
 //! The doors, tested through their wire, in memory.
+#![cfg(test)]
 
 mod client;
 mod mcp_lines;

@@ -73,7 +73,8 @@ async fn a_line_beyond_the_limit_is_skipped_and_answered_once() {
     for _ in 0..100 {
         client.input.write_all(&megabyte).await.expect("the server reads");
     }
-    check(&mut client, "", Value::Null, -32600, "too long: the most is 16777216 bytes").await;
+    let sentence = format!("too long: the most is {LINE_BYTES_MAX} bytes");
+    check(&mut client, "", Value::Null, -32600, &sentence).await;
 }
 
 #[tokio::test]

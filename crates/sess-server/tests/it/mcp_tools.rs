@@ -204,3 +204,69 @@ async fn the_environment_and_the_starter_say_who_is_calling() {
     assert_eq!(whoami(&mut client, json!({})).await["session_id"], "c-1");
     assert_eq!(whoami(&mut connect(), json!({"threadId": "t-1"})).await["session_id"], "s-1");
 }
+
+#[tokio::test]
+async fn a_missing_argument_object_counts_as_an_empty_one() {
+    let mut client = connect_old().await;
+    let answer = client.ask("tools/call", json!({"name": "list_sessions"})).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "[]", "{answer}");
+    let answer = client.ask("tools/call", json!({"name": "write_session_plan"})).await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert_eq!(answer["result"]["content"][0]["text"], "content must not be empty");
+    assert!(answer["result"].get("structuredContent").is_none(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_call_that_names_itself_acts_once() {
+    let mut client = connect();
+    let call = |content: &str| {
+        let meta = json!({"intersession/idempotencyKey": "k1"});
+        json!({"name": "write_session_plan", "arguments": {"content": content}, "_meta": meta})
+    };
+    let first = client.ask_stateless("tools/call", call("one")).await;
+    assert_eq!(first["result"]["structuredContent"]["revision"], 1, "{first}");
+    let again = client.ask_stateless("tools/call", call("one")).await;
+    assert_eq!(again, first);
+    let other = client.ask_stateless("tools/call", call("two")).await;
+    assert_eq!(other["result"]["isError"], true, "{other}");
+    assert_eq!(
+        other["result"]["content"][0]["text"],
+        "idempotency key \"k1\" was used before for another request"
+    );
+}
+
+#[tokio::test]
+async fn the_largest_plan_fits_however_it_is_written() {
+    let mut client = connect_old().await;
+    // Every character as an escape of six bytes.
+    let content = "\\u0041".repeat(10 * 1024 * 1024);
+    let head = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_session_plan","arguments":{"content":""#;
+    client.send(format!("{head}{content}\"}}}}}}")).await;
+    let answer = client.receive().await;
+    assert_eq!(answer["result"]["structuredContent"]["bytes"], 10_485_760, "{answer}");
+}
+
+#[tokio::test]
+async fn sessions_see_each_others_history_and_not_their_own() {
+    let mut client = connect_with(McpOptions { explicit_session: None, ..options() });
+    let ask = |tool: &str, arguments: Value, thread: &str| json!({"name": tool, "arguments": arguments, "_meta": {"threadId": thread}});
+    for thread in ["thread-1", "thread-2"] {
+        client
+            .ask_stateless("tools/call", ask("write_session_plan", json!({"content": thread}), thread))
+            .await;
+    }
+    let listed = client.ask_stateless("tools/call", ask("list_sessions", json!({}), "thread-1")).await;
+    let sessions = listed["result"]["structuredContent"]["sessions"].as_array().expect("a list");
+    assert_eq!(sessions.len(), 1, "{listed}");
+    assert_eq!((&sessions[0]["id"], &sessions[0]["source"]), (&json!("thread-2"), &json!("codex")));
+    let own = ask("read_session", json!({"session_id": "codex:thread-1"}), "thread-1");
+    let own = client.ask_stateless("tools/call", own).await;
+    assert_eq!(
+        own["result"]["content"][0]["text"],
+        "cannot read the current session; reference a different one"
+    );
+    let other = ask("read_session", json!({"session_id": "-1"}), "thread-1");
+    let other = client.ask_stateless("tools/call", other).await;
+    let text = other["result"]["content"][0]["text"].as_str().expect("text");
+    assert!(text.starts_with("# Session thread-2 — (untitled)\n"), "{text}");
+}

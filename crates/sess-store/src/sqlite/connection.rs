@@ -2,8 +2,11 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::Read as _,
-    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -53,15 +56,18 @@ fn check_file(path: &Path, found: &fs::Metadata) -> Result<()> {
     }
     let mut header = [0; 100];
     let mut file = File::open(path).map_err(|error| Error::from_io("open the store", path, &error))?;
+    let is_whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"SQLite format 3\0");
+    // In this order, because another process may be moving its log into the file: once the
+    // log is seen to be empty, the file has all that an older header promised.
+    let wal = fs::metadata(wal_path(path)).map_or(0, |data| data.len());
     let size = file.metadata().map_or(0, |data| data.len());
     let salvage = "`sess doctor --salvage <new dir>` copies what can be read";
-    if file.read_exact(&mut header).is_err() || !header.starts_with(b"SQLite format 3\0") {
+    if !is_whole {
         return Err(Error::Damaged(format!(
             "the store {shown} is damaged: it has no valid header ({size} bytes); nothing was changed; {salvage}"
         )));
     }
     // With a write-ahead log beside it, the file may rightly be shorter than its header says.
-    let wal = fs::metadata(wal_path(path)).map_or(0, |data| data.len());
     let page_size = u64::from(u16::from_be_bytes([header[16], header[17]]));
     let page_count = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
     if wal == 0 && page_size > 1 && page_count * page_size > size {
@@ -81,7 +87,9 @@ fn create(dir: &Path, path: &Path) -> Result<()> {
         .mode(0o700)
         .create(dir)
         .map_err(|error| Error::from_io("create the directory", dir, &error))?;
-    let staged = dir.join(format!(".sess.db.{}.new", std::process::id()));
+    // Random, because threads and containers share process ids, and two makers must not meet.
+    let nonce = RandomState::new().build_hasher().finish();
+    let staged = dir.join(format!(".sess.db.{nonce:016x}.new"));
     let remove = |path: &Path| match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), %error, "could not remove a temporary file");
@@ -89,7 +97,6 @@ fn create(dir: &Path, path: &Path) -> Result<()> {
         _ => {}
     };
     let made = (|| {
-        remove(&staged);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -161,6 +168,18 @@ pub(super) fn wait_a_little(tries: i32) -> bool {
     BUSY_STEP * u32::try_from(tries).unwrap_or(u32::MAX) < BUSY_WAIT_MAX
 }
 
+/// Tells one file from another that took its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    Some(Identity { device: found.dev(), inode: found.ino() })
+}
+
 pub(super) fn wal_path(path: &Path) -> PathBuf {
     suffixed(path, "-wal")
 }
@@ -174,7 +193,9 @@ pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 /// Takes away rights that others have on our files. Best effort: on a
 /// read-only disk there is nothing to repair.
 pub(super) fn tighten(path: &Path, mode: u32) {
-    let Ok(found) = fs::metadata(path) else { return };
+    let Ok(found) = fs::metadata(path) else {
+        return;
+    };
     if found.permissions().mode() & 0o777 & !mode == 0 {
         return;
     }

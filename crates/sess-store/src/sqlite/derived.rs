@@ -6,22 +6,24 @@
 //! at a time work. A search that finds the index behind catches up first.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     fs,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
+use sess_core::session::Session;
 
 use super::{
     Sqlite,
-    connection::{suffixed, tighten, wait_a_little},
+    connection::{self, Identity, suffixed, tighten, wait_a_little},
     messages, mirror,
     readers::Readers,
     sessions,
@@ -41,11 +43,11 @@ const HITS_AT_ONCE: usize = 64;
 const SCHEMA_VERSION: i64 = 1;
 const SCHEMA: &str = "
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS progress (position INTEGER NOT NULL);
-INSERT INTO progress SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM progress);
+CREATE TABLE IF NOT EXISTS progress (position INTEGER NOT NULL, message TEXT NOT NULL);
+INSERT INTO progress SELECT 0, '' WHERE NOT EXISTS (SELECT 1 FROM progress);
 CREATE TABLE IF NOT EXISTS mirrors (session TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS words
-    USING fts5 (text, content = '', columnsize = 0, tokenize = 'unicode61 remove_diacritics 2');
+    USING fts5 (text, content = '', columnsize = 0, prefix = '1 2 3', tokenize = 'unicode61 remove_diacritics 2');
 PRAGMA user_version = 1;
 COMMIT;
 ";
@@ -102,12 +104,13 @@ impl Derived {
 
     /// Returns what the writer calls after a commit.
     pub(super) fn poker(&self) -> SyncSender<()> {
-        self.poke.clone().expect("the sender is taken only when this is dropped")
+        self.poke.clone().expect("the sender is taken only at the end")
     }
 }
 
-impl Drop for Derived {
-    fn drop(&mut self) {
+impl Derived {
+    /// Takes in what was committed last, and ends the thread.
+    pub(super) fn finish(&mut self) {
         self.poke = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -122,13 +125,33 @@ struct Worker {
     mirrors: PathBuf,
     readers: Arc<Readers>,
     /// Kept open between batches; `None` before the first and after a failure.
-    writing: Mutex<Option<Connection>>,
-    reading: Mutex<Option<Connection>>,
+    writing: Mutex<Option<Index>>,
+    reading: Mutex<Option<Index>>,
+}
+
+/// An open index, and the file that it is.
+struct Index {
+    connection: Connection,
+    identity: Option<Identity>,
 }
 
 struct Step {
     done: u64,
     all: u64,
+}
+
+/// Whose trouble it is: an index is made again, the store is not ours to touch.
+enum Trouble {
+    Index(Error),
+    Store(Error),
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Index(error) | Trouble::Store(error) => error,
+        }
+    }
 }
 
 impl Worker {
@@ -152,6 +175,9 @@ impl Worker {
                         break;
                     }
                 }
+                if ends_by.is_none() && poked.try_recv() == Err(TryRecvError::Disconnected) {
+                    ends_by = Some(Instant::now() + FINISH_WITHIN);
+                }
                 if ends_by.is_some_and(|end| Instant::now() > end) {
                     return;
                 }
@@ -162,38 +188,49 @@ impl Worker {
     /// Takes one batch of messages into index and mirror.
     fn step(&self) -> Result<Step> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut connection = match writing.take() {
-            Some(connection) => connection,
-            None => self.open_index()?,
-        };
-        let step = self.batch(&mut connection);
-        match &step {
-            Ok(_) => *writing = Some(connection),
-            Err(Error::Damaged(reason)) => {
-                drop(connection);
-                self.start_over(reason);
+        let mut index = self.take_or_open(&mut writing)?;
+        match self.batch(&mut index.connection) {
+            Err(Trouble::Index(Error::Damaged(reason))) => {
+                drop(index);
+                self.start_over(&reason);
+                index = self.open_index()?;
             }
-            Err(_) => {}
+            Err(Trouble::Store(error)) => {
+                *writing = Some(index);
+                return Err(error);
+            }
+            Err(trouble) => return Err(trouble.into()),
+            Ok(step) => {
+                *writing = Some(index);
+                return Ok(step);
+            }
         }
-        step
+        let step = self.batch(&mut index.connection)?;
+        *writing = Some(index);
+        Ok(step)
     }
 
-    fn batch(&self, connection: &mut Connection) -> Result<Step> {
-        let index = |error: rusqlite::Error| Error::from_sqlite(&self.index, &error);
+    fn batch(&self, connection: &mut Connection) -> Result<Step, Trouble> {
+        let index = |error: rusqlite::Error| Trouble::Index(self.index_error(&error));
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(index)?;
-        let done = position(&tx).map_err(index)?;
-        let (rows, all) = self.readers.query(|reader| {
-            let all = reader
-                .prepare_cached("SELECT coalesce(max(n), 0) FROM messages")?
-                .query_row([], |row| row.get::<_, i64>(0))?
-                .unsigned_abs();
-            Ok((mirror::rows_after(reader, done, BATCH_LEN)?, all))
-        })?;
-        if done > all {
-            return Err(Error::Damaged("the index belongs to another store".to_owned()));
+        let (done, message) = progress(&tx).map_err(index)?;
+        let (known, rows, all) = self
+            .readers
+            .query(|reader| {
+                let known = message_at(reader, done)?;
+                Ok((known, mirror::rows_after(reader, done, BATCH_LEN)?, newest(reader)?))
+            })
+            .map_err(Trouble::Store)?;
+        if done > 0 && known.as_ref() != Some(&message) {
+            return Err(Trouble::Index(Error::Damaged("it belongs to another store".to_owned())));
         }
         let Some(last) = rows.last() else { return Ok(Step { done: all, all }) };
         let done = last.position;
+        let message = self
+            .readers
+            .query(|reader| message_at(reader, done))
+            .map_err(Trouble::Store)?
+            .unwrap_or_default();
         {
             let mut insert =
                 tx.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)").map_err(index)?;
@@ -205,13 +242,32 @@ impl Worker {
             }
         }
         mirror::extend(&tx, &self.readers, &self.mirrors, &rows).map_err(index)?;
-        tx.execute("UPDATE progress SET position = ?1", [messages::signed(done)]).map_err(index)?;
+        tx.execute(
+            "UPDATE progress SET position = ?1, message = ?2",
+            params![messages::signed(done), message],
+        )
+        .map_err(index)?;
         tx.commit().map_err(index)?;
         Ok(Step { done, all })
     }
 
-    fn open_index(&self) -> Result<Connection> {
-        let index = |error: rusqlite::Error| Error::from_sqlite(&self.index, &error);
+    /// Says what an error of the index means; what makes no sense there counts as damage.
+    fn index_error(&self, error: &rusqlite::Error) -> Error {
+        match error.sqlite_error_code() {
+            None | Some(ErrorCode::Unknown) => Error::Damaged(error.to_string()),
+            Some(_) => Error::from_sqlite(&self.index, error),
+        }
+    }
+
+    /// Returns the open index, unless another process has put a new one in its place.
+    fn take_or_open(&self, kept: &mut Option<Index>) -> Result<Index> {
+        match kept.take() {
+            Some(index) if index.identity == connection::identity(&self.index) => Ok(index),
+            _ => self.open_index(),
+        }
+    }
+
+    fn open_index(&self) -> Result<Index> {
         let open = || -> rusqlite::Result<Connection> {
             let mut connection = Connection::open_with_flags(
                 &self.index,
@@ -232,19 +288,28 @@ impl Worker {
             }
             Ok(connection)
         };
-        match open().map_err(index) {
-            Err(Error::Damaged(reason)) => {
-                self.start_over(&reason);
-                open().map_err(index)
+        let (mut tries, mut is_new) = (0, false);
+        let connection = loop {
+            match open() {
+                Ok(connection) => break connection,
+                // Two processes that make the index at once can each be in the other's way,
+                // which SQLite reports at once instead of waiting.
+                Err(error) if is_busy(&error) && wait_a_little(tries) => tries += 1,
+                Err(error) => match self.index_error(&error) {
+                    Error::Damaged(reason) if !is_new => {
+                        self.start_over(&reason);
+                        is_new = true;
+                    }
+                    error => return Err(error),
+                },
             }
-            opened => opened,
-        }
+        };
+        Ok(Index { connection, identity: connection::identity(&self.index) })
     }
 
     /// Removes an index that cannot be trusted; it is made again from the messages.
     fn start_over(&self, reason: &str) {
         tracing::warn!(reason, "the search index is made again");
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for suffix in ["", "-wal", "-shm"] {
             let path = suffixed(&self.index, suffix);
             match fs::remove_file(&path) {
@@ -257,115 +322,193 @@ impl Worker {
     }
 
     fn search(&self, query: &SearchQuery, before: Option<Position>, limit: usize) -> Result<Vec<Hit>> {
-        let mut step = self.step()?;
-        while step.done < step.all {
-            step = self.step()?;
+        let Some(words) = match_expression(query) else { return Ok(Vec::new()) };
+        match self.find(&words, query, before, limit) {
+            Err(Trouble::Index(Error::Damaged(reason))) => {
+                self.start_over(&reason);
+                Ok(self.find(&words, query, before, limit)?)
+            }
+            answer => Ok(answer?),
         }
-        let answer = self.find(query, before, limit);
-        if let Err(Error::Damaged(reason)) = &answer {
-            *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            self.start_over(reason);
-        }
-        answer
     }
 
-    fn find(&self, query: &SearchQuery, before: Option<Position>, limit: usize) -> Result<Vec<Hit>> {
-        let index = |error: rusqlite::Error| match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::OperationInterrupted) => {
-                Error::Unavailable("the search took too long; give more or longer words".to_owned())
+    /// Takes in what is new, if there is anything; a store that cannot be read further is no reason
+    /// not to search what was read before.
+    fn refresh(&self, index: &Connection) -> Result<(), Trouble> {
+        let reached = progress(index).map_err(|error| Trouble::Index(self.index_error(&error)))?;
+        let newest = self.readers.query(|reader| {
+            let all = newest(reader)?;
+            Ok((all, message_at(reader, all)?.unwrap_or_default()))
+        });
+        if newest.is_ok_and(|newest| newest == reached) {
+            return Ok(());
+        }
+        loop {
+            match self.step() {
+                Ok(step) if step.done < step.all => {}
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "the search index is behind");
+                    return Ok(());
+                }
             }
-            _ => Error::from_sqlite(&self.index, &error),
+        }
+    }
+
+    fn find(
+        &self,
+        words: &str,
+        query: &SearchQuery,
+        before: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Hit>, Trouble> {
+        let index_error = |error: rusqlite::Error| {
+            Trouble::Index(match error.sqlite_error_code() {
+                Some(ErrorCode::OperationInterrupted) => took_too_long(),
+                _ => Error::from_sqlite(&self.index, &error),
+            })
         };
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut connection = match reading.take() {
-            Some(connection) => connection,
-            None => self.open_index()?,
-        };
+        let mut index = self.take_or_open(&mut reading).map_err(Trouble::Index)?;
+        self.refresh(&index.connection)?;
+        if index.identity != connection::identity(&self.index) {
+            index = self.open_index().map_err(Trouble::Index)?;
+        }
         let deadline = Instant::now() + SEARCH_WITHIN;
-        connection.progress_handler(10_000, Some(move || Instant::now() > deadline)).map_err(index)?;
-        let words = match_expression(query);
+        let is_late = move || Instant::now() > deadline;
+        index.connection.progress_handler(10_000, Some(is_late)).map_err(index_error)?;
         let mut before = before.map_or(i64::MAX, |position| messages::signed(position.0));
+        let mut owners = HashMap::new();
         let mut hits = Vec::new();
-        loop {
+        while hits.len() < limit {
             let at_once = HITS_AT_ONCE.max(limit);
-            let found: Vec<i64> = connection
+            let found: Vec<i64> = index
+                .connection
                 .prepare_cached(
                     "SELECT rowid FROM words WHERE words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC LIMIT ?3",
                 )
                 .and_then(|mut statement| {
-                    statement.query_map(params![words, before, messages::signed(at_once as u64)], |row| row.get(0))?.collect()
+                    let rows = params![words, before, messages::signed(at_once as u64)];
+                    statement.query_map(rows, |row| row.get(0))?.collect()
                 })
-                .map_err(index)?;
-            self.readers.query(|reader| {
-                for position in &found {
-                    if hits.len() == limit {
-                        break;
+                .map_err(index_error)?;
+            self.readers
+                .query(|reader| {
+                    for position in &found {
+                        if hits.len() == limit {
+                            break;
+                        }
+                        hits.extend(load_hit(reader, *position, query, &mut owners)?);
                     }
-                    hits.extend(load_hit(reader, *position, query)?);
-                }
-                Ok(())
-            })?;
+                    Ok(())
+                })
+                .map_err(Trouble::Store)?;
             match found.last() {
-                Some(&last) if found.len() == at_once && hits.len() < limit => before = last,
+                Some(&last) if found.len() == at_once => before = last,
                 _ => break,
             }
+            if hits.len() < limit && is_late() {
+                return Err(Trouble::Index(took_too_long()));
+            }
         }
-        *reading = Some(connection);
+        *reading = Some(index);
         Ok(hits)
     }
 }
 
-fn position(connection: &Connection) -> rusqlite::Result<u64> {
-    connection
-        .prepare_cached("SELECT position FROM progress")?
+fn took_too_long() -> Error {
+    Error::Unavailable("the search took too long; give more or longer words".to_owned())
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Returns the last message that was taken in, by its position and its id.
+fn progress(index: &Connection) -> rusqlite::Result<(u64, String)> {
+    index
+        .prepare_cached("SELECT position, message FROM progress")?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))
+}
+
+fn newest(reader: &Connection) -> rusqlite::Result<u64> {
+    reader
+        .prepare_cached("SELECT coalesce(max(n), 0) FROM messages")?
         .query_row([], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
 }
 
+fn message_at(reader: &Connection, position: u64) -> rusqlite::Result<Option<String>> {
+    reader
+        .prepare_cached("SELECT id FROM messages WHERE n = ?1")?
+        .query_row([messages::signed(position)], |row| Ok(row.get(0).unwrap_or_default()))
+        .optional()
+}
+
 /// Writes the query in FTS5's language; every word is quoted, so none can be an operator.
-fn match_expression(query: &SearchQuery) -> String {
-    let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+///
+/// `None` when it names nothing that could be found. What has no letter and no digit is
+/// nothing to the index either, and must not make the rest unfindable.
+fn match_expression(query: &SearchQuery) -> Option<String> {
+    let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\"").replace('\0', " "));
     let mut wanted = Vec::new();
-    let mut unwanted = String::new();
-    for term in &query.terms {
+    let mut unwanted = Vec::new();
+    for term in query.terms.iter().filter(|term| term.text.contains(char::is_alphanumeric)) {
         match term.matching {
             Matching::Whole => wanted.push(quote(&term.text)),
             Matching::Prefix => wanted.push(format!("{} *", quote(&term.text))),
-            Matching::Absent => unwanted.push_str(&format!(" NOT {}", quote(&term.text))),
+            Matching::Absent => unwanted.push(quote(&term.text)),
         }
     }
-    format!("({}){unwanted}", wanted.join(" AND "))
+    if wanted.is_empty() {
+        return None;
+    }
+    let wanted = wanted.join(" AND ");
+    Some(if unwanted.is_empty() { wanted } else { format!("({wanted}) NOT ({})", unwanted.join(" OR ")) })
 }
 
-fn load_hit(reader: &Connection, position: i64, query: &SearchQuery) -> rusqlite::Result<Option<Hit>> {
-    let session: Option<i64> = {
-        use rusqlite::OptionalExtension as _;
-        reader
-            .prepare_cached("SELECT session FROM messages WHERE n = ?1")?
-            .query_row([position], |row| row.get(0))
-            .optional()?
-    };
+/// Returns the message, when its session is one that the query wants; `owners` keeps those met before.
+fn load_hit(
+    reader: &Connection,
+    position: i64,
+    query: &SearchQuery,
+    owners: &mut HashMap<i64, Option<Session>>,
+) -> rusqlite::Result<Option<Hit>> {
+    let session: Option<i64> = reader
+        .prepare_cached("SELECT session FROM messages WHERE n = ?1")?
+        .query_row([position], |row| row.get(0))
+        .optional()?;
     let Some(session) = session else { return Ok(None) };
-    let Ok(owner) = sessions::by_n(reader, session)? else { return Ok(None) };
-    let is_wanted = query.agent.as_ref().is_none_or(|agent| *agent == owner.agent)
-        && query.source.is_none_or(|source| source == owner.source)
-        && owner.archived_at.is_none();
-    if !is_wanted {
-        return Ok(None);
-    }
+    let owner = match owners.entry(session) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => {
+            let owner = sessions::by_n(reader, session).optional()?.and_then(std::result::Result::ok);
+            new.insert(owner.filter(|owner| {
+                query.agent.as_ref().is_none_or(|agent| owner.key.agent().as_ref() == Some(agent))
+                    && query.source.is_none_or(|source| source == owner.source)
+                    && owner.archived_at.is_none()
+            }))
+        }
+    };
+    let Some(owner) = owner else { return Ok(None) };
     let message = reader
         .prepare_cached("SELECT n, seq, id, shape, crc, body FROM messages WHERE n = ?1")?
         .query_row([position], |row| messages::from_row(row, session))?
         .1;
-    Ok(message.ok().map(|message| Hit { session: owner, message }))
+    Ok(message.ok().map(|message| Hit { session: owner.clone(), message }))
 }
 
 /// Returns how far the index lags, for `sess doctor`.
 pub(super) fn lag(index: &Path, reader: &Connection) -> Result<u64> {
-    let newest: i64 = reader
-        .query_row("SELECT coalesce(max(n), 0) FROM messages", [], |row| row.get(0))
-        .map_err(|error| Error::from_sqlite(index, &error))?;
+    let all = newest(reader).map_err(|error| Error::from_sqlite(index, &error))?;
     let connection = Connection::open_with_flags(index, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| Error::from_sqlite(index, &error))?;
-    let reached = position(&connection).map_err(|error| Error::from_sqlite(index, &error))?;
-    Ok(newest.unsigned_abs().saturating_sub(reached))
+    let (reached, _) = progress(&connection).map_err(|error| Error::from_sqlite(index, &error))?;
+    let behind = reader
+        .query_row(
+            "SELECT count(*) FROM messages WHERE n > ?1 AND n <= ?2",
+            params![messages::signed(reached), messages::signed(all)],
+            |row| row.get::<_, i64>(0),
+        )
+        .map_err(|error| Error::from_sqlite(index, &error))?;
+    Ok(behind.unsigned_abs())
 }

@@ -1,7 +1,7 @@
 //! The order of everything: messages and events, read as one feed.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::{Value, json};
 use sess_core::{SessionId, Timestamp};
 use tokio::sync::watch;
@@ -84,7 +84,7 @@ fn message_items(reader: &Connection, after: Position, limit: usize) -> rusqlite
             Ok(message) => Happening::Message(message),
             Err(reason) => Happening::Damaged { reason: format!("message {seq} is damaged: {reason}") },
         };
-        items.extend(item(row, 7, what)?);
+        items.push(item(row, 7, what)?);
     }
     Ok(items)
 }
@@ -99,30 +99,35 @@ fn event_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::
     while let Some(row) = rows.next()? {
         let what = happening(reader, row)?
             .unwrap_or_else(|| Happening::Damaged { reason: "an event is damaged".to_owned() });
-        items.extend(item(row, 5, what)?);
+        items.push(item(row, 5, what)?);
     }
     Ok(items)
 }
 
-fn item(row: &Row<'_>, session_column: usize, what: Happening) -> rusqlite::Result<Option<FeedItem>> {
+fn item(row: &Row<'_>, session_column: usize, what: Happening) -> rusqlite::Result<FeedItem> {
     let position = Position(row.get::<_, i64>(0)?.unsigned_abs());
-    let session: String = row.get(session_column)?;
-    let Ok(session) = session.parse::<SessionId>() else {
-        tracing::warn!(position = position.0, "the session of an event is damaged; it is left out");
-        return Ok(None);
-    };
-    Ok(Some(FeedItem { position, session, what }))
+    let session = row.get::<_, String>(session_column).ok().and_then(|id| id.parse::<SessionId>().ok());
+    Ok(match session {
+        Some(session) => FeedItem { position, session, what },
+        // Told all the same: a follower must get past it.
+        None => FeedItem {
+            position,
+            session: "unreadable".parse().expect("a word is an id"),
+            what: Happening::Damaged { reason: "the session of an item is damaged".to_owned() },
+        },
+    })
 }
 
 /// Reads an event; `None` when it is damaged or of a kind from later.
 fn happening(reader: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Happening>> {
-    let kind: String = row.get(1)?;
-    let at = Timestamp::from_millis_clamped(row.get(2)?);
-    let data: String = row.get(3)?;
-    if row.get::<_, u32>(4)? != checksum(&kind, &data) {
+    let (Ok(kind), Ok(data)) = (row.get::<_, String>(1), row.get::<_, String>(3)) else { return Ok(None) };
+    let at = Timestamp::from_millis_clamped(row.get(2).unwrap_or_default());
+    if row.get::<_, u32>(4).ok() != Some(checksum(&kind, &data)) {
         return Ok(None);
     }
-    let Ok(data) = serde_json::from_str::<Value>(&data) else { return Ok(None) };
+    let Ok(data) = serde_json::from_str::<Value>(&data) else {
+        return Ok(None);
+    };
     let text = |field: &str| data[field].as_str().map(str::to_owned);
     let what = (|| match kind.as_str() {
         "session_created" => Some(Happening::SessionCreated { at, key: text("key")?.parse().ok()? }),
@@ -143,15 +148,19 @@ fn happening(reader: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Happ
         }),
         _ => None,
     })();
-    let Some(Happening::PlanUpdated { at, revision, path, agent, .. }) = what else { return Ok(what) };
-    let (content, stored): (String, u32) = reader
+    let Some(Happening::PlanUpdated { at, revision, path, agent, .. }) = what else {
+        return Ok(what);
+    };
+    let found = reader
         .prepare_cached("SELECT content, crc FROM plan_revisions WHERE session = ?1 AND revision = ?2")?
         .query_row(params![row.get::<_, i64>(6)?, messages::signed(revision)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    if stored != plans::checksum(revision, &content) {
+            Ok(row.get::<_, String>(0).ok().zip(row.get::<_, u32>(1).ok()))
+        })
+        .optional()?
+        .flatten();
+    let Some((content, _)) = found.filter(|(content, crc)| *crc == plans::checksum(revision, content)) else {
         return Ok(None);
-    }
+    };
     Ok(Some(Happening::PlanUpdated { at, revision, path, agent, content }))
 }
 

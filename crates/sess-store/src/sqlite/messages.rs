@@ -13,7 +13,10 @@ use crate::{
     RequestKey, Result, Span, StoredMessage,
 };
 
-const COLUMNS: &str = "n, seq, id, shape, crc, body";
+const NEWEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
+     WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+const OLDEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
+     WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
 #[async_trait]
 impl Messages for Sqlite {
@@ -46,32 +49,32 @@ impl Messages for Sqlite {
         self.writer
             .write(move |tx| {
                 let (n, is_new) = sessions::ensure(tx, &session, starred)?;
-                let total = messages.len() as u64;
-                let mut have = 0;
-                if !is_new {
-                    have = same_beginning(tx.connection(), n, &session.id, &messages)?;
-                }
-                let rest = &messages[usize::try_from(have).unwrap_or(usize::MAX).min(messages.len())..];
+                let have =
+                    if is_new { 0 } else { same_beginning(tx.connection(), n, &session.id, &messages)? };
+                let rest = &messages[have..];
                 if !rest.is_empty() {
                     append(tx, &session.id, rest)?;
                 }
-                Ok(Imported { added: rest.len() as u64, total: total.max(have), existed: !is_new })
+                let total = place_of(tx.connection(), &session.id)?.map_or(0, |place| place.last_seq);
+                Ok(Imported { added: rest.len() as u64, total, existed: !is_new })
             })
             .await
     }
 
     async fn messages(&self, session: &SessionId, span: Span, limit: usize) -> Result<MessagePage> {
         self.readers.read(|reader| {
-            let sqlite = |error: rusqlite::Error| Error::from_sqlite(self.readers.path(), &error);
-            let n = number_of(reader, session).map_err(sqlite)?;
-            let n = n.ok_or_else(|| Error::NoSession(session.clone()))?;
-            page(reader, n, span, limit).map_err(sqlite)
+            let sqlite = |error: rusqlite::Error| self.readers.failed(&error);
+            let found = place_of(reader, session).map_err(sqlite)?;
+            let place = found.ok_or_else(|| Error::NoSession(session.clone()))?;
+            page(reader, place, span, limit).map_err(sqlite)
         })
     }
 
     async fn find_message(&self, session: &SessionId, id: &MessageId) -> Result<Option<u64>> {
         self.readers.query(|reader| {
-            let Some(n) = number_of(reader, session)? else { return Ok(None) };
+            let Some(n) = number_of(reader, session)? else {
+                return Ok(None);
+            };
             reader
                 .prepare_cached("SELECT seq FROM messages WHERE session = ?1 AND id = ?2")?
                 .query_row(params![n, id.as_str()], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
@@ -160,7 +163,7 @@ fn append(tx: &mut Transaction<'_>, session: &SessionId, messages: &[Encoded]) -
 }
 
 /// Returns how many of `messages` are here already, when all that is here is the same.
-fn same_beginning(connection: &Connection, n: i64, id: &SessionId, messages: &[Encoded]) -> JobResult<u64> {
+fn same_beginning(connection: &Connection, n: i64, id: &SessionId, messages: &[Encoded]) -> JobResult<usize> {
     let mut have = 0;
     let mut statement =
         connection.prepare_cached("SELECT id, body FROM messages WHERE session = ?1 ORDER BY seq")?;
@@ -169,7 +172,7 @@ fn same_beginning(connection: &Connection, n: i64, id: &SessionId, messages: &[E
         let stored: (String, String) = (row.get(0)?, row.get(1)?);
         match messages.get(have) {
             // The file is an older copy of what is here.
-            None => return Ok(messages.len() as u64),
+            None => return Ok(messages.len()),
             Some(message) if message.id.as_str() == stored.0 && message.body == stored.1 => have += 1,
             Some(_) => {
                 return Err(Error::Conflict(format!(
@@ -180,7 +183,7 @@ fn same_beginning(connection: &Connection, n: i64, id: &SessionId, messages: &[E
             }
         }
     }
-    Ok(have as u64)
+    Ok(have)
 }
 
 /// Returns the first answer to this request, or refuses a key that meant another one.
@@ -220,36 +223,62 @@ pub(super) fn number_of(connection: &Connection, session: &SessionId) -> rusqlit
         .optional()
 }
 
+/// A session's row number, and the number of its last message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    n: i64,
+    last_seq: u64,
+}
+
+pub(super) fn place_of(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<Place>> {
+    connection
+        .prepare_cached("SELECT n, last_seq FROM sessions WHERE id = ?1")?
+        .query_row([session.as_str()], |row| {
+            Ok(Place { n: row.get(0)?, last_seq: row.get::<_, i64>(1)?.unsigned_abs() })
+        })
+        .optional()
+}
+
 pub(super) fn page(
     connection: &Connection,
-    n: i64,
+    place: Place,
     span: Span,
     limit: usize,
 ) -> rusqlite::Result<MessagePage> {
-    let (condition, bound, is_newest_first) = match span {
-        Span::Last => ("seq > ?2 ORDER BY seq DESC", 0, true),
-        Span::Before(seq) => ("seq < ?2 ORDER BY seq DESC", signed(seq), true),
-        Span::After(seq) => ("seq > ?2 ORDER BY seq", signed(seq), false),
+    let Place { n, last_seq } = place;
+    // Sequence numbers are dense: one that is skipped was lost to damage. `next` is the
+    // one that should come.
+    let (sql, bound, is_newest_first, mut next) = match span {
+        Span::Last => (NEWEST_FIRST, i64::MAX, true, last_seq),
+        Span::Before(seq) => (NEWEST_FIRST, signed(seq), true, last_seq.min(seq.saturating_sub(1))),
+        Span::After(seq) => (OLDEST_FIRST, signed(seq), false, seq.saturating_add(1)),
     };
-    let sql = format!("SELECT {COLUMNS} FROM messages WHERE session = ?1 AND {condition} LIMIT ?3");
-    let mut statement = connection.prepare_cached(&sql)?;
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![n, bound, signed(limit as u64)])?;
     let mut page = MessagePage::default();
-    let mut last: Option<u64> = None;
+    // Bounded, because a damaged number could claim any number of messages.
+    let lost = |page: &mut MessagePage, missing: std::ops::Range<u64>| {
+        let room = limit.saturating_sub(page.messages.len() + page.damaged.len());
+        let reason = "it is missing";
+        page.damaged.extend(missing.take(room).map(|seq| DamagedMessage { seq, reason: reason.to_owned() }));
+    };
     while let Some(row) = rows.next()? {
         let (seq, message) = from_row(row, n)?;
-        // Sequence numbers are dense: one that is skipped was lost to damage.
-        if let Some(last) = last {
-            let missing = if is_newest_first { seq + 1..last } else { last + 1..seq };
-            page.damaged
-                .extend(missing.map(|seq| DamagedMessage { seq, reason: "it is missing".to_owned() }));
-        }
-        last = Some(seq);
+        lost(
+            &mut page,
+            if is_newest_first { seq.saturating_add(1)..next.saturating_add(1) } else { next..seq },
+        );
+        next = if is_newest_first { seq.saturating_sub(1) } else { seq.saturating_add(1) };
         match message {
             Ok(message) => page.messages.push(message),
             Err(reason) => page.damaged.push(DamagedMessage { seq, reason }),
         }
     }
+    // With room left, the span was read to its end.
+    lost(
+        &mut page,
+        if is_newest_first { 1..next.saturating_add(1) } else { next..last_seq.saturating_add(1) },
+    );
     if is_newest_first {
         page.messages.reverse();
     }
@@ -272,7 +301,8 @@ pub(super) fn from_row_at(
     session: i64,
 ) -> rusqlite::Result<(u64, std::result::Result<StoredMessage, String>)> {
     let position = Position(row.get::<_, i64>(first)?.unsigned_abs());
-    let seq = row.get::<_, i64>(first + 1)?.unsigned_abs();
+    // A number that is none fails the checksum below, and costs its row alone.
+    let seq = row.get::<_, i64>(first + 1).unwrap_or_default().unsigned_abs();
     let read = || -> std::result::Result<StoredMessage, String> {
         let damaged = |error: rusqlite::Error| error.to_string();
         let id: String = row.get(first + 2).map_err(damaged)?;

@@ -1,8 +1,9 @@
 //! The mirror: every transcript as a file of JSON Lines, for people who grep.
 //!
 //! It is written from the store and never read back. The index remembers how
-//! long each file should be: a longer one was cut short by a crash in between
-//! and is cut back, a shorter or missing one is written again from the start.
+//! long each file should be: a longer one is what a crash left before the index
+//! took note, and is cut back; a shorter or missing one is written again from
+//! the start.
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +23,7 @@ use crate::{Span, StoredMessage};
 pub(super) struct Row {
     pub(super) position: u64,
     pub(super) session: String,
+    pub(super) seq: u64,
     pub(super) message: Result<StoredMessage, String>,
 }
 
@@ -34,12 +36,15 @@ pub(super) fn rows_after(reader: &Connection, position: u64, limit: usize) -> ru
     let mut rows = statement.query(params![messages::signed(position), messages::signed(limit as u64)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let (_, message) = messages::from_row(row, row.get(6)?)?;
+        let (seq, message) = messages::from_row(row, row.get(6)?)?;
         let position = row.get::<_, i64>(0)?.unsigned_abs();
-        found.push(Row { position, session: row.get(7)?, message });
+        found.push(Row { position, session: row.get(7).unwrap_or_default(), seq, message });
     }
     Ok(found)
 }
+
+/// What the index notes of a file that could not be written: its length is unknown.
+const UNKNOWN: i64 = -1;
 
 /// Appends the rows to their files, and notes the new lengths in the index.
 pub(super) fn extend(
@@ -48,30 +53,36 @@ pub(super) fn extend(
     dir: &Path,
     rows: &[Row],
 ) -> rusqlite::Result<()> {
-    let mut by_session: BTreeMap<&str, String> = BTreeMap::new();
+    let Some(reached) = rows.last().map(|row| row.position) else { return Ok(()) };
+    let mut by_session: BTreeMap<&str, (u64, String)> = BTreeMap::new();
     for row in rows {
-        let lines = by_session.entry(&row.session).or_default();
+        let (_, lines) = by_session.entry(&row.session).or_insert_with(|| (row.seq, String::new()));
         // A damaged message is named in the transcript; the mirror leaves it out.
         if let Ok(message) = &row.message {
             lines.push_str(&message.to_json());
             lines.push('\n');
         }
     }
-    for (session, lines) in by_session {
+    for (session, (first_seq, lines)) in by_session {
         let Ok(id) = session.parse::<SessionId>() else { continue };
         let noted: Option<i64> = index
             .prepare_cached("SELECT size_bytes FROM mirrors WHERE session = ?1")?
             .query_row([session], |row| row.get(0))
             .optional()?;
         let path = dir.join(format!("{id}.jsonl"));
-        let noted = noted.map_or(0, i64::unsigned_abs);
-        let size = append(&path, dir, noted, &lines).unwrap_or_else(|| rebuild(readers, &id, &path, dir));
+        let known = match noted {
+            Some(size) => u64::try_from(size).ok(),
+            None => (first_seq == 1).then_some(0),
+        };
+        let size = known
+            .and_then(|size| append(&path, dir, size, &lines))
+            .or_else(|| rebuild(readers, &id, &path, dir, reached));
         index
             .prepare_cached(
                 "INSERT INTO mirrors (session, size_bytes) VALUES (?1, ?2) \
                  ON CONFLICT (session) DO UPDATE SET size_bytes = ?2",
             )?
-            .execute(params![session, messages::signed(size)])?;
+            .execute(params![session, size.map_or(UNKNOWN, messages::signed)])?;
     }
     Ok(())
 }
@@ -90,8 +101,10 @@ fn append(path: &Path, dir: &Path, noted: u64, lines: &str) -> Option<u64> {
     Some(noted + lines.len() as u64)
 }
 
-/// Writes the whole transcript again; 0 when even that fails, so that the next message tries anew.
-fn rebuild(readers: &Readers, id: &SessionId, path: &Path, dir: &Path) -> u64 {
+/// Writes the transcript again, up to the message that index and mirrors reached.
+///
+/// `None` when even that fails; the next message of the session tries anew.
+fn rebuild(readers: &Readers, id: &SessionId, path: &Path, dir: &Path, reached: u64) -> Option<u64> {
     const PAGE_LEN: usize = 500;
     let write = || -> Option<u64> {
         let mut file = open(path, dir)?;
@@ -99,12 +112,14 @@ fn rebuild(readers: &Readers, id: &SessionId, path: &Path, dir: &Path) -> u64 {
         let (mut size, mut seq) = (0, 0);
         loop {
             let page = readers
-                .query(|reader| match messages::number_of(reader, id)? {
-                    Some(n) => messages::page(reader, n, Span::After(seq), PAGE_LEN),
+                .query(|reader| match messages::place_of(reader, id)? {
+                    Some(place) => messages::page(reader, place, Span::After(seq), PAGE_LEN),
                     None => Ok(crate::MessagePage::default()),
                 })
                 .ok()?;
-            let lines: String = page.messages.iter().map(|message| message.to_json() + "\n").collect();
+            // What came later is appended in its turn.
+            let due = page.messages.iter().filter(|message| message.position.0 <= reached);
+            let lines: String = due.map(|message| message.to_json() + "\n").collect();
             file.write_all(lines.as_bytes()).ok()?;
             size += lines.len() as u64;
             let last = page.messages.iter().map(|message| message.seq);
@@ -114,19 +129,22 @@ fn rebuild(readers: &Readers, id: &SessionId, path: &Path, dir: &Path) -> u64 {
             }
         }
     };
-    write().unwrap_or_else(|| {
+    let size = write();
+    if size.is_none() {
         tracing::warn!(path = %path.display(), "the transcript's mirror could not be written");
-        0
-    })
+    }
+    size
 }
 
 fn open(path: &Path, dir: &Path) -> Option<fs::File> {
+    // A link is not followed, and a pipe in its place not waited for.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let open = || {
         OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
             .open(path)
     };
     match open() {

@@ -25,12 +25,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Result, Store};
+use crate::{Error, Result, Store};
 
 pub use salvage::{Health, Salvaged, health, salvage};
 
 pub(crate) struct Sqlite {
-    // Dropped in this order: derived work reads what the writer committed last.
     writer: writer::Writer,
     derived: derived::Derived,
     readers: Arc<readers::Readers>,
@@ -42,19 +41,45 @@ impl Sqlite {
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         let path = connection::prepare(dir)?;
         let readers = Arc::new(readers::Readers::new(&path));
-        if readers.read(|reader| schema::version(reader, &path))? < schema::VERSION {
+        let version = readers.read(|reader| schema::version(reader, &path))?;
+        if version < schema::FIRST {
+            // Stores are made whole: this one lost its beginning, or is somebody else's.
+            return Err(Error::Damaged(format!(
+                "{} is not a sess store, or is damaged; nothing was changed; \
+                 `sess doctor --salvage <new dir>` copies what can be read",
+                path.display()
+            )));
+        }
+        if version < schema::VERSION {
             let mut connection = connection::connect(&path, connection::Access::Write)?;
             schema::migrate(&mut connection, &path)?;
         }
         let committed = Arc::new(watch::Sender::new(0));
         let derived = derived::Derived::start(dir, Arc::clone(&readers))?;
         Ok(Self {
-            writer: writer::Writer::start(&path, Arc::clone(&committed), derived.poker())?,
+            writer: writer::Writer::start(
+                &path,
+                Arc::clone(&committed),
+                derived.poker(),
+                Arc::clone(&readers),
+            )?,
             derived,
-            notice: notice::Notice::new(&path, committed),
+            notice: notice::Notice::new(committed, Arc::clone(&readers)),
             readers,
             path,
         })
+    }
+}
+
+impl Drop for Sqlite {
+    /// Ends the threads in turn: derived work reads what the writer committed last, and the
+    /// writer's connection goes last of all, because closing it moves the log into the file.
+    fn drop(&mut self) {
+        let connection = self.writer.finish();
+        self.derived.finish();
+        self.notice.finish();
+        self.readers.close_idle();
+        drop(connection);
     }
 }
 

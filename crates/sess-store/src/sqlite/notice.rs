@@ -1,15 +1,20 @@
 //! Telling waiters that something was committed, here or in another process.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
 
 use tokio::sync::watch;
 
-use super::connection::{self, Access};
+use super::{
+    connection::{self, Access},
+    readers::Readers,
+};
 
 /// How often other processes' commits are looked for while somebody waits.
 ///
@@ -18,69 +23,121 @@ use super::connection::{self, Access};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) struct Notice {
-    path: PathBuf,
+    readers: Arc<Readers>,
     committed: Arc<watch::Sender<u64>>,
-    looking: Mutex<Option<JoinHandle<()>>>,
+    looking: Arc<Mutex<Looking>>,
+}
+
+/// The thread that looks; it says itself, under the lock, when it ends.
+#[derive(Default)]
+struct Looking {
+    is_running: bool,
+    thread: Option<JoinHandle<()>>,
+    stop: Option<SyncSender<()>>,
 }
 
 impl Notice {
-    pub(super) fn new(path: &Path, committed: Arc<watch::Sender<u64>>) -> Self {
-        Self { path: path.to_owned(), committed, looking: Mutex::default() }
+    pub(super) fn new(committed: Arc<watch::Sender<u64>>, readers: Arc<Readers>) -> Self {
+        Self { readers, committed, looking: Arc::default() }
     }
 
     /// Returns a receiver that changes with every commit, within [`LOOK_EVERY`] for other processes'.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        let receiver = self.committed.subscribe();
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if looking.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (path, committed) = (self.path.clone(), Arc::downgrade(&self.committed));
-            let thread = std::thread::Builder::new()
-                .name("sess-notice".to_owned())
-                .stack_size(256 * 1024)
-                .spawn(move || look(&path, &committed));
-            match thread {
-                Ok(thread) => *looking = Some(thread),
-                Err(error) => tracing::error!(%error, "cannot watch for other processes' changes"),
+        let receiver = self.committed.subscribe();
+        if looking.is_running {
+            return receiver;
+        }
+        let (stop, stopped) = sync_channel(1);
+        let look = Look {
+            readers: Arc::clone(&self.readers),
+            committed: Arc::clone(&self.committed),
+            looking: Arc::clone(&self.looking),
+            stopped,
+        };
+        let thread = std::thread::Builder::new()
+            .name("sess-notice".to_owned())
+            .stack_size(256 * 1024)
+            .spawn(move || look.run());
+        match thread {
+            Ok(thread) => {
+                *looking = Looking { is_running: true, thread: Some(thread), stop: Some(stop) };
             }
+            Err(error) => tracing::error!(%error, "cannot watch for other processes' changes"),
         }
         receiver
     }
 }
 
-/// Looks until nobody waits any more.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a thread of its own, which SQLite gives nothing else to wait for"
-)]
-fn look(path: &Path, committed: &std::sync::Weak<watch::Sender<u64>>) {
-    let mut seen: Option<i64> = None;
-    let mut reader = None;
-    loop {
-        let Some(committed) = committed.upgrade() else { return };
-        if committed.receiver_count() == 0 {
-            return;
+impl Notice {
+    /// Ends the thread, whoever still waits.
+    pub(super) fn finish(&self) {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        looking.stop = None;
+        let thread = looking.thread.take();
+        drop(looking);
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the notice thread panicked");
         }
-        if reader.is_none() {
-            reader = connection::connect(path, Access::Read).ok();
-        }
-        let version = reader.as_ref().map(|connection| {
-            connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))
-        });
-        match version {
-            Some(Ok(version)) if seen != Some(version) => {
-                if seen.is_some() {
-                    committed.send_modify(|count| *count += 1);
-                }
-                seen = Some(version);
+    }
+}
+
+struct Look {
+    readers: Arc<Readers>,
+    committed: Arc<watch::Sender<u64>>,
+    looking: Arc<Mutex<Looking>>,
+    stopped: Receiver<()>,
+}
+
+impl Look {
+    /// Looks until nobody waits any more, or the store is closed.
+    fn run(self) {
+        let mut seen: Option<i64> = None;
+        let mut reader = None;
+        let mut generation = self.readers.generation();
+        loop {
+            if self.nobody_waits() {
+                return;
             }
-            Some(Ok(_)) => {}
-            // The file cannot be read now: waiters look for themselves and hear why.
-            Some(Err(_)) | None => {
+            if generation != self.readers.generation() {
+                generation = self.readers.generation();
                 reader = None;
-                committed.send_modify(|count| *count += 1);
+            }
+            if reader.is_none() {
+                reader = connection::connect(self.readers.path(), Access::Read).ok();
+            }
+            let version = reader.as_ref().map(|connection| {
+                connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))
+            });
+            match version {
+                // Also the first time: what was committed since the waiter last read, and
+                // before this look, would otherwise be told with the next commit only.
+                Some(Ok(version)) if seen != Some(version) => {
+                    seen = Some(version);
+                    self.committed.send_modify(|count| *count += 1);
+                }
+                Some(Ok(_)) => {}
+                // The file cannot be read now: waiters look for themselves and hear why.
+                Some(Err(_)) | None => {
+                    reader = None;
+                    self.committed.send_modify(|count| *count += 1);
+                }
+            }
+            if self.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected) {
+                return;
             }
         }
-        drop(committed);
-        std::thread::sleep(LOOK_EVERY);
+    }
+
+    /// Ends the thread under the lock, so that a new waiter finds it running or gone.
+    fn nobody_waits(&self) -> bool {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = self.committed.receiver_count() == 0;
+        if is_over {
+            looking.is_running = false;
+        }
+        is_over
     }
 }

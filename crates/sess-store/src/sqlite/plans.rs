@@ -38,35 +38,7 @@ impl Plans for Sqlite {
         self.writer
             .write(move |tx| {
                 let (n, _) = sessions::require(tx.connection(), &session)?;
-                let before: Option<Option<String>> = tx
-                    .connection()
-                    .prepare_cached(
-                        "DELETE FROM plan_revisions WHERE session = ?1 AND revision = ?2 \
-                         AND revision > (SELECT announced FROM plans WHERE session = ?1) RETURNING state_before",
-                    )?
-                    .query_row(params![n, messages::signed(revision)], |row| row.get(0))
-                    .optional()?;
-                match before {
-                    None => {
-                        return Err(Error::Conflict(format!(
-                            "revision {revision} cannot be taken back: it was told already"
-                        ))
-                        .into());
-                    }
-                    Some(Some(state)) => tx
-                        .connection()
-                        .prepare_cached("UPDATE plans SET revision = ?2, state = ?3 WHERE session = ?1")?
-                        .execute(params![n, messages::signed(revision - 1), state])?,
-                    Some(None) => tx
-                        .connection()
-                        .prepare_cached("DELETE FROM plans WHERE session = ?1")?
-                        .execute([n])?,
-                };
-                // The request failed: a retry with its key must act.
-                tx.connection()
-                    .prepare_cached("DELETE FROM requests WHERE answer = ?1 AND fingerprint LIKE ?2")?
-                    .execute(params![revision.to_string(), format!("plan {session} %")])?;
-                Ok(())
+                withdraw(tx, n, revision)
             })
             .await
     }
@@ -76,7 +48,9 @@ impl Plans for Sqlite {
         self.writer
             .write(move |tx| {
                 let (n, _) = sessions::require(tx.connection(), &session)?;
-                let Some(plan) = plan(tx.connection(), n)? else { return Ok(()) };
+                let Some(plan) = plan(tx.connection(), n)? else {
+                    return Ok(());
+                };
                 for told in plan.announced + 1..=revision.min(plan.revision) {
                     announce(tx, n, told, &path)?;
                 }
@@ -94,7 +68,9 @@ impl Plans for Sqlite {
 
     async fn plan_revision(&self, session: &SessionId, revision: u64) -> Result<Option<PlanRevision>> {
         let found = self.readers.query(|reader| {
-            let Some(n) = messages::number_of(reader, session)? else { return Ok(None) };
+            let Some(n) = messages::number_of(reader, session)? else {
+                return Ok(None);
+            };
             reader
                 .prepare_cached(
                     "SELECT revision, agent, at, size_bytes, content, crc FROM plan_revisions \
@@ -105,7 +81,9 @@ impl Plans for Sqlite {
                 })
                 .optional()
         })?;
-        let Some((mut found, content, stored)) = found else { return Ok(None) };
+        let Some((mut found, content, stored)) = found else {
+            return Ok(None);
+        };
         if stored != checksum(revision, &content) {
             return Err(Error::Damaged(format!(
                 "revision {revision} of the plan of session {session} is damaged: its checksum does not match"
@@ -117,7 +95,9 @@ impl Plans for Sqlite {
 
     async fn plan_log(&self, session: &SessionId, limit: usize) -> Result<Vec<PlanRevision>> {
         self.readers.query(|reader| {
-            let Some(n) = messages::number_of(reader, session)? else { return Ok(Vec::new()) };
+            let Some(n) = messages::number_of(reader, session)? else {
+                return Ok(Vec::new());
+            };
             let mut newest_first: Vec<PlanRevision> = reader
                 .prepare_cached(
                     "SELECT revision, agent, at, size_bytes FROM plan_revisions WHERE session = ?1 \
@@ -185,15 +165,17 @@ fn insert_revision(tx: &Transaction<'_>, n: i64, write: &PlanWrite) -> JobResult
     let revision = newest + 1;
     tx.connection()
         .prepare_cached(
-            "INSERT INTO plan_revisions (session, revision, agent, at, state_before, size_bytes, crc, content) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO plan_revisions (session, revision, agent, at, state_before, swept_before, request, \
+             size_bytes, crc, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             n,
             messages::signed(revision),
             write.agent,
             write.at.as_millis(),
-            before.map(|plan| plan.state.as_str()),
+            before.as_ref().map(|plan| plan.state.as_str()),
+            before.is_some_and(|plan| plan.swept),
+            write.key.as_ref().map(|key| &key.key),
             messages::signed(write.content.len() as u64),
             checksum(revision, &write.content),
             write.content
@@ -206,6 +188,36 @@ fn insert_revision(tx: &Transaction<'_>, n: i64, write: &PlanWrite) -> JobResult
         .execute(params![n, messages::signed(revision)])?;
     touch(tx, n, write.at)?;
     Ok(revision)
+}
+
+/// Takes back the newest revision, with the answer that its request was given.
+fn withdraw(tx: &Transaction<'_>, n: i64, revision: u64) -> JobResult<()> {
+    let connection = tx.connection();
+    let deleted: Option<(Option<String>, bool, Option<String>)> = connection
+        .prepare_cached(
+            "DELETE FROM plan_revisions WHERE session = ?1 AND revision = ?2 AND EXISTS ( \
+                 SELECT 1 FROM plans WHERE session = ?1 AND revision = ?2 AND announced < ?2 \
+             ) RETURNING state_before, swept_before, request",
+        )?
+        .query_row(params![n, messages::signed(revision)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((state, swept, request)) = deleted else {
+        return Err(Error::Conflict(format!(
+            "revision {revision} cannot be taken back: it is not the newest, or was told already"
+        ))
+        .into());
+    };
+    match state {
+        Some(state) => connection
+            .prepare_cached("UPDATE plans SET revision = ?2, state = ?3, swept = ?4 WHERE session = ?1")?
+            .execute(params![n, messages::signed(revision - 1), state, swept])?,
+        None => connection.prepare_cached("DELETE FROM plans WHERE session = ?1")?.execute([n])?,
+    };
+    // The request failed: a retry with its key must act.
+    if let Some(request) = request {
+        connection.prepare_cached("DELETE FROM requests WHERE key = ?1")?.execute([request])?;
+    }
+    Ok(())
 }
 
 /// Tells one revision, and the change of state that writing it was.

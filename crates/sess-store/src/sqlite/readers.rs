@@ -2,10 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::{
     connection::{self, Access},
@@ -18,8 +21,10 @@ const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct Readers {
     path: PathBuf,
+    damage: Damage,
     pool: Mutex<Pool>,
     returned: Condvar,
+    generation: AtomicU64,
 }
 
 #[derive(Default)]
@@ -28,9 +33,62 @@ struct Pool {
     lent: usize,
 }
 
+/// The first damaged page that anybody met. From then on nothing is written:
+/// what can still be read stays as it is, for salvage.
+#[derive(Default)]
+pub(super) struct Damage(OnceLock<Error>);
+
+impl Damage {
+    /// Turns a database error into ours, and remembers it when a page is damaged.
+    pub(super) fn note(&self, path: &Path, error: &rusqlite::Error) -> Error {
+        let told = Error::from_sqlite(path, error);
+        if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
+            self.0.get_or_init(|| told.clone());
+        }
+        told
+    }
+
+    pub(super) fn found(&self) -> Option<&Error> {
+        self.0.get()
+    }
+}
+
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), pool: Mutex::default(), returned: Condvar::new() }
+        Self {
+            path: path.to_owned(),
+            damage: Damage::default(),
+            pool: Mutex::default(),
+            returned: Condvar::new(),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// Closes what is open, so that the next use opens the file anew.
+    ///
+    /// Connections of one process share what SQLite knows of the file: one that was opened
+    /// while the disk was read-only would keep all others read-only.
+    pub(super) fn close_idle(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        let idle = std::mem::take(&mut self.lock().idle);
+        drop(idle);
+    }
+
+    /// Changes when connections that are kept elsewhere should be opened anew, too.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `query` on a connection of its own.
@@ -38,51 +96,55 @@ impl Readers {
     /// It runs where it is called: a page of messages takes microseconds, less
     /// than handing it to another thread would.
     pub(super) fn read<T>(&self, query: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let connection = self.borrow()?;
+        let mut loan = self.borrow()?;
+        let connection = loan.connection.take().expect("a loan starts with its connection");
         let answer = query(&connection);
-        self.give_back(connection, answer.as_ref().err());
+        match &answer {
+            // A connection that met damage or a failing disk is not trusted again.
+            Err(Error::Damaged(_)) => leave_untouched(&connection),
+            Err(Error::Unavailable(_)) => {}
+            _ => loan.connection = Some(connection),
+        }
         answer
     }
 
     /// Runs `query`, whose only errors are the database's.
     pub(super) fn query<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        self.read(|connection| query(connection).map_err(|error| Error::from_sqlite(&self.path, &error)))
+        self.read(|connection| query(connection).map_err(|error| self.failed(&error)))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Says what a failed query means, and keeps the store as it is when it is damaged.
+    pub(super) fn failed(&self, error: &rusqlite::Error) -> Error {
+        self.damage.note(&self.path, error)
     }
 
-    fn borrow(&self) -> Result<Connection> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+    fn borrow(&self) -> Result<Loan<'_>> {
+        let mut pool = self.lock();
         while pool.idle.is_empty() && pool.lent >= CONNECTIONS_MAX {
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
         pool.lent += 1;
-        if let Some(connection) = pool.idle.pop() {
-            return Ok(connection);
-        }
+        let idle = pool.idle.pop();
         drop(pool);
-        connection::connect(&self.path, Access::Read).inspect_err(|_| self.end_loan(None))
+        let mut loan = Loan { readers: self, connection: idle };
+        if loan.connection.is_none() {
+            loan.connection = Some(connection::connect(&self.path, Access::Read)?);
+        }
+        Ok(loan)
     }
+}
 
-    fn give_back(&self, connection: Connection, error: Option<&Error>) {
-        // A connection that met damage or a failing disk is not trusted again.
-        let kept = match error {
-            Some(Error::Damaged(_)) => {
-                leave_untouched(&connection);
-                None
-            }
-            Some(Error::Unavailable(_)) => None,
-            _ => Some(connection),
-        };
-        self.end_loan(kept);
-    }
+/// A connection on its way back, also out of a query that panicked.
+struct Loan<'a> {
+    readers: &'a Readers,
+    connection: Option<Connection>,
+}
 
-    fn end_loan(&self, connection: Option<Connection>) {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let mut pool = self.readers.lock();
         pool.lent -= 1;
-        pool.idle.extend(connection);
-        self.returned.notify_one();
+        pool.idle.extend(self.connection.take());
+        self.readers.returned.notify_one();
     }
 }

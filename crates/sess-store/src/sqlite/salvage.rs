@@ -1,9 +1,12 @@
 //! What is wrong with a store, and what can still be taken out of it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use rusqlite::Connection;
-use sess_core::{SessionId, session::NewSession};
+use sess_core::{SessionId, Timestamp, session::NewSession};
 
 use super::{
     Sqlite,
@@ -12,7 +15,8 @@ use super::{
     writer::leave_untouched,
 };
 use crate::{
-    Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, Result, Sessions as _,
+    Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, RequestKey, Result,
+    Sessions as _,
 };
 
 /// What `sess doctor` found out about a store.
@@ -172,26 +176,38 @@ pub struct Salvaged {
 
 /// Copies what can be read of the store in `dir` into a new one in `target`.
 ///
-/// Works on a copy, so that the damaged file stays as it is. Message numbers
-/// stay the same: a lost message leaves a note in its place.
+/// Works on a copy, so that the damaged file stays as it is. Message and
+/// revision numbers stay the same: what was lost leaves a note in its place.
 pub async fn salvage(dir: &Path, target: &Path) -> Result<Salvaged> {
+    let damaged = dir.join("sess.db");
+    if !damaged.is_file() {
+        return Err(Error::Unavailable(format!("there is no store at {}", damaged.display())));
+    }
     if target.join("sess.db").exists() {
         return Err(Error::Conflict(format!("there is already a store in {}", target.display())));
     }
     let new = Sqlite::open(target)?;
     let scratch = target.join(".salvage");
     std::fs::create_dir_all(&scratch).map_err(|error| Error::from_io("create", &scratch, &error))?;
-    let outcome = salvage_into(dir, &scratch, &new).await;
+    let outcome = salvage_into(&damaged, &scratch, &new).await;
     if let Err(error) = std::fs::remove_dir_all(&scratch) {
         tracing::warn!(path = %scratch.display(), %error, "could not remove the working copy");
+    }
+    if outcome.is_err() {
+        // Half a store must not pass for a whole one, nor stand in the way of another try.
+        let path = new.path.clone();
+        drop(new);
+        for suffix in ["", "-wal", "-shm"] {
+            let _not_there = std::fs::remove_file(connection::suffixed(&path, suffix));
+        }
     }
     outcome
 }
 
-async fn salvage_into(dir: &Path, scratch: &Path, new: &Sqlite) -> Result<Salvaged> {
+async fn salvage_into(damaged: &Path, scratch: &Path, new: &Sqlite) -> Result<Salvaged> {
     let copy = scratch.join("sess.db");
     for suffix in ["", "-wal"] {
-        let from = connection::suffixed(&dir.join("sess.db"), suffix);
+        let from = connection::suffixed(damaged, suffix);
         if from.exists() {
             let to = connection::suffixed(&copy, suffix);
             std::fs::copy(&from, &to).map_err(|error| Error::from_io("copy", &from, &error))?;
@@ -199,127 +215,157 @@ async fn salvage_into(dir: &Path, scratch: &Path, new: &Sqlite) -> Result<Salvag
     }
     transplant_header(&copy, &new.path)?;
     let remains = Remains::read(&copy, &new.path)?;
-    let mut salvaged = Salvaged { lost: remains.lost, ..Salvaged::default() };
+    let mut salvaged = Salvaged::default();
     for (n, found) in remains.sessions {
-        let session = found.session.unwrap_or_else(|| lost_session(n));
-        let id = session.id.clone();
-        let starred = found.starred;
-        let archived = found.archived;
-        let at = session.created_at;
-        let mut messages = Vec::new();
-        for (seq, message) in found.messages {
-            while (messages.len() as u64) + 1 < seq {
-                salvaged.lost += 1;
-                messages.push(note_of_loss(messages.len() as u64 + 1, at));
-            }
-            messages.push(message);
-        }
-        salvaged.messages += messages.len() as u64;
-        new.import(ImportedSession { session: session.clone(), starred, messages }).await?;
-        if archived {
-            new.patch_session(&id, crate::SessionPatch::Archived(true), at).await?;
-        }
-        salvaged.sessions += 1;
-        for (_, write) in found.plans {
-            let written = new.write_plan(session.clone(), write).await?;
-            new.announce_plan(&id, written.revision, "").await?;
-            salvaged.plan_revisions += 1;
-        }
-        if let Some(state) = found.plan_state
-            && let Some(plan) = new.plan(&id).await?
-            && plan.state != state
-        {
-            let by = "salvage".to_owned();
-            let change = crate::PlanChange {
-                revision: plan.revision,
-                from: plan.state,
-                to: state,
-                by,
-                note: None,
-                at,
-            };
-            new.change_plan_state(&id, change).await?;
-        }
+        salvage_session(new, n, found, &mut salvaged).await?;
     }
+    let requests = remains.requests;
+    new.writer
+        .write(move |tx| {
+            for (key, answer) in &requests {
+                messages::remember(tx, key, answer)?;
+            }
+            Ok(())
+        })
+        .await?;
     Ok(salvaged)
 }
+
+async fn salvage_session(new: &Sqlite, n: i64, found: Found, salvaged: &mut Salvaged) -> Result<()> {
+    let Found { session, starred, archived_at, last_seq, messages: found_messages, plans, plan_state } =
+        found;
+    if session.is_none() {
+        salvaged.lost += 1;
+    }
+    let session = session.unwrap_or_else(|| lost_session(n));
+    let (id, at) = (session.id.clone(), session.created_at);
+    salvaged.sessions += 1;
+    salvaged.messages += found_messages.len() as u64;
+
+    let newest = found_messages.last_key_value().map_or(0, |(seq, _)| *seq);
+    // The counter may be damaged itself: it is believed only when it is near.
+    let last_seq =
+        if last_seq.saturating_sub(newest) <= LOST_AT_END_MAX { last_seq.max(newest) } else { newest };
+    salvaged.lost += last_seq - found_messages.len() as u64;
+    let mut rest = found_messages;
+    let messages = (1..=last_seq).map(|seq| rest.remove(&seq).unwrap_or_else(|| note_of_loss(seq, at)));
+    let messages = messages.collect();
+    new.import(ImportedSession { session: session.clone(), starred, messages }).await?;
+    if let Some(archived_at) = archived_at {
+        new.patch_session(&id, crate::SessionPatch::Archived(true), archived_at).await?;
+    }
+
+    salvaged.plan_revisions += plans.len() as u64;
+    let mut written = 0;
+    for (revision, write) in plans {
+        while written + 1 < revision {
+            salvaged.lost += 1;
+            let content = format!("[revision {} was lost to damage]", written + 1);
+            written = new.write_plan(session.clone(), PlanWrite { content, ..write.clone() }).await?.revision;
+        }
+        written = new.write_plan(session.clone(), write).await?.revision;
+    }
+    if written > 0 {
+        new.announce_plan(&id, written, "").await?;
+    }
+    if let Some(state) = plan_state
+        && let Some(plan) = new.plan(&id).await?
+        && plan.state != state
+    {
+        let by = "salvage".to_owned();
+        let change =
+            crate::PlanChange { revision: plan.revision, from: plan.state, to: state, by, note: None, at };
+        new.change_plan_state(&id, change).await?;
+    }
+    Ok(())
+}
+
+/// How many messages after the last readable one are believed to have been there.
+const LOST_AT_END_MAX: u64 = 10_000;
+/// How many numbers without a row may follow each other, where a page was lost.
+const GAP_LEN_MAX: i64 = 20_000;
 
 /// Gives a copy whose first page is unreadable the one of a new store: tables of
 /// one schema start at the same pages in every store.
 fn transplant_header(copy: &Path, fresh: &Path) -> Result<()> {
     use std::os::unix::fs::FileExt as _;
 
+    const PAGE_SIZE: usize = 4096;
+    const PAGE_COUNT_AT: usize = 28;
     let io = |error: std::io::Error| Error::from_io("read", copy, &error);
-    let readable = connection::connect(copy, Access::Read)
-        .and_then(|reader| schema::version(&reader, copy))
-        .is_ok_and(|version| version > 0);
-    if readable {
+    let fresh = std::fs::File::open(fresh).map_err(io)?;
+    let file = std::fs::OpenOptions::new().write(true).open(copy).map_err(io)?;
+    // Every table starts somewhere in these pages: a page of zeros is a lost one, a
+    // missing page would make the whole file unreadable.
+    let size_min = fresh.metadata().map_err(io)?.len();
+    let size = file.metadata().map_err(io)?.len().next_multiple_of(PAGE_SIZE as u64).max(size_min);
+    file.set_len(size).map_err(io)?;
+    if has_tables(copy) {
         return Ok(());
     }
-    const PAGE_SIZE: usize = 4096;
     let mut page = vec![0; PAGE_SIZE];
-    std::fs::File::open(fresh).and_then(|file| file.read_exact_at(&mut page, 0)).map_err(io)?;
-    let file = std::fs::OpenOptions::new().write(true).open(copy).map_err(io)?;
+    fresh.read_exact_at(&mut page, 0).map_err(io)?;
+    let pages = u32::try_from(size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
+    page[PAGE_COUNT_AT..PAGE_COUNT_AT + 4].copy_from_slice(&pages.to_be_bytes());
     file.write_all_at(&page, 0).map_err(io)
 }
 
+fn has_tables(copy: &Path) -> bool {
+    let Ok(reader) = connection::connect(copy, Access::Read) else { return false };
+    schema::version(&reader, copy).is_ok_and(|version| version > 0)
+        && ["sessions", "messages", "plans", "plan_revisions", "requests"]
+            .iter()
+            .all(|table| reader.prepare(&format!("SELECT * FROM {table}")).is_ok())
+}
+
 /// What the scan of a damaged store brought up, by session row.
+#[derive(Default)]
 struct Remains {
-    sessions: std::collections::BTreeMap<i64, Found>,
-    lost: u64,
+    sessions: BTreeMap<i64, Found>,
+    requests: Vec<(RequestKey, String)>,
 }
 
 #[derive(Default)]
 struct Found {
     session: Option<NewSession>,
     starred: bool,
-    archived: bool,
-    messages: std::collections::BTreeMap<u64, NewMessage>,
-    plans: std::collections::BTreeMap<u64, PlanWrite>,
+    archived_at: Option<Timestamp>,
+    last_seq: u64,
+    messages: BTreeMap<u64, NewMessage>,
+    plans: BTreeMap<u64, PlanWrite>,
     plan_state: Option<sess_core::plan::State>,
 }
 
 impl Remains {
     fn read(copy: &Path, fresh: &Path) -> Result<Self> {
-        let mut found = Self { sessions: std::collections::BTreeMap::new(), lost: 0 };
-        let mut newest_plans = std::collections::BTreeMap::new();
+        let mut found = Self::default();
+        let mut newest_plans = BTreeMap::new();
         match connect_to_remains(copy) {
             Ok(reader) => {
-                found.lost = found.take(&reader, |_, _| true);
+                found.take(&reader, |_, _| true);
                 newest_plans = scan_states(&reader, &mut found.sessions);
+                scan_requests(&reader, &mut found.requests);
                 // Closing moves the log into the copy, where the pages are read next.
             }
             Err(error) => tracing::warn!(%error, "the tables cannot be read; looking for rows page by page"),
         }
-        let before = found.len();
         // A page that still holds a revision which was taken back must not revive it.
-        let loose = loose_rows(copy, fresh)?;
-        found.take(&loose, |session, revision| {
+        found.take(&loose_rows(copy, fresh)?, |session, revision| {
             newest_plans.get(&session).is_none_or(|newest| revision <= *newest)
         });
-        found.lost = found.lost.saturating_sub(found.len() - before);
         Ok(found)
     }
 
-    /// Takes what is not here yet from the tables; returns how many rows could not be read.
-    fn take(&mut self, reader: &Connection, is_plan_wanted: impl Fn(i64, u64) -> bool) -> u64 {
+    /// Takes what is not here yet from the tables.
+    fn take(&mut self, reader: &Connection, is_plan_wanted: impl Fn(i64, u64) -> bool) {
         let sessions = &mut self.sessions;
-        let mut lost = scan(reader, "sessions", sessions::COLUMNS, |row| found_session(sessions, row));
-        lost += scan(reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
-            found_message(sessions, row)
+        scan(reader, "sessions", sessions::COLUMNS, |row| found_session(sessions, row));
+        scan(reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
+            found_message(sessions, row);
         });
-        lost += scan(reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
-            found_plan(sessions, row, &is_plan_wanted)
+        scan(reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
+            found_plan(sessions, row, &is_plan_wanted);
         });
-        lost
-    }
-
-    fn len(&self) -> u64 {
-        let rows = self
-            .sessions
-            .values()
-            .map(|found| usize::from(found.session.is_some()) + found.messages.len() + found.plans.len());
-        rows.sum::<usize>() as u64
     }
 }
 
@@ -376,20 +422,18 @@ fn loose_rows(copy: &Path, fresh: &Path) -> Result<Connection> {
     Ok(loose)
 }
 
-/// Visits every row that can be read, by its number; returns how many could not.
+/// Visits every row that can be read, by its number.
 ///
 /// A damaged page fails the lookups that lead through it and no others, so
 /// after a failure the rows behind it are asked for one by one.
-fn scan(
-    reader: &Connection,
-    table: &str,
-    columns: &str,
-    mut visit: impl FnMut(&rusqlite::Row<'_>) -> bool,
-) -> u64 {
-    const MISSES_MAX: i64 = 20_000;
+fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&rusqlite::Row<'_>)) {
     let next = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n > ?1 ORDER BY n");
     let one = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n = ?1");
-    let (mut at, mut lost, mut misses) = (0_i64, 0, 0);
+    // Where the newest row can be read, nothing is looked for behind it.
+    let last = reader
+        .query_row(&format!("SELECT max(n) FROM {table} NOT INDEXED"), [], |row| row.get::<_, Option<i64>>(0))
+        .map_or(i64::MAX, Option::unwrap_or_default);
+    let (mut at, mut misses) = (0_i64, 0);
     loop {
         let run = (|| -> rusqlite::Result<()> {
             let mut statement = reader.prepare_cached(&next)?;
@@ -397,44 +441,40 @@ fn scan(
             while let Some(row) = rows.next()? {
                 at = row.get("row_number")?;
                 misses = 0;
-                if !visit(row) {
-                    lost += 1;
-                }
+                visit(row);
             }
             Ok(())
         })();
         if run.is_ok() {
-            return lost;
+            return;
         }
         // Step over what cannot be read, until a row answers again.
         loop {
             at += 1;
             misses += 1;
-            if misses > MISSES_MAX {
-                return lost;
+            if misses > GAP_LEN_MAX || at > last {
+                return;
             }
             let found = reader.prepare_cached(&one).and_then(|mut statement| {
                 let mut rows = statement.query([at])?;
                 Ok(rows.next()?.map(&mut visit))
             });
-            match found {
-                Ok(Some(true)) => break,
-                Ok(Some(false)) => lost += 1,
-                Ok(None) => {}
-                Err(_) => lost += 1,
+            if let Ok(Some(())) = found {
+                break;
             }
         }
     }
 }
 
-fn found_session(found: &mut std::collections::BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) -> bool {
-    let Ok((n, Ok(session))) = sessions::from_row_at(row, 1) else { return false };
+fn found_session(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
+    let Ok((n, Ok(session))) = sessions::from_row_at(row, 1) else { return };
     let entry = found.entry(n).or_default();
     if entry.session.is_some() {
-        return true;
+        return;
     }
     entry.starred = session.starred;
-    entry.archived = session.archived_at.is_some();
+    entry.archived_at = session.archived_at;
+    entry.last_seq = session.last_seq;
     entry.session = Some(NewSession {
         id: session.id,
         key: session.key,
@@ -445,46 +485,40 @@ fn found_session(found: &mut std::collections::BTreeMap<i64, Found>, row: &rusql
         parent: session.parent,
         created_at: session.created_at,
     });
-    true
 }
 
-fn found_message(found: &mut std::collections::BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) -> bool {
-    let Ok(session) = row.get::<_, i64>(7) else { return false };
-    let Ok((seq, Ok(message))) = messages::from_row_at(row, 1, session) else { return false };
-    let Ok(body) = message.parse() else { return false };
+fn found_message(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
+    let Ok(session) = row.get::<_, i64>(7) else { return };
+    let Ok((seq, Ok(message))) = messages::from_row_at(row, 1, session) else { return };
+    let Ok(body) = message.parse() else { return };
     found.entry(session).or_default().messages.entry(seq).or_insert(NewMessage { id: message.id, body });
-    true
 }
 
 fn found_plan(
-    found: &mut std::collections::BTreeMap<i64, Found>,
+    found: &mut BTreeMap<i64, Found>,
     row: &rusqlite::Row<'_>,
     is_wanted: impl Fn(i64, u64) -> bool,
-) -> bool {
+) {
     let read = || -> rusqlite::Result<Option<(i64, u64, PlanWrite)>> {
         let revision = row.get::<_, i64>(2)?.unsigned_abs();
         let content: String = row.get(5)?;
         if row.get::<_, u32>(6)? != plans::checksum(revision, &content) {
             return Ok(None);
         }
-        let at = sess_core::Timestamp::from_millis_clamped(row.get(4)?);
+        let at = Timestamp::from_millis_clamped(row.get(4)?);
         let write = PlanWrite { content, agent: row.get(3)?, at, expect_revision: None, key: None };
         Ok(Some((row.get(1)?, revision, write)))
     };
-    let Ok(Some((session, revision, write))) = read() else { return false };
+    let Ok(Some((session, revision, write))) = read() else { return };
     if is_wanted(session, revision) {
         found.entry(session).or_default().plans.entry(revision).or_insert(write);
     }
-    true
 }
 
 /// Takes the plans' states and returns their newest revisions, by session row.
 ///
 /// States are a courtesy: what cannot be read is a draft again.
-fn scan_states(
-    reader: &Connection,
-    found: &mut std::collections::BTreeMap<i64, Found>,
-) -> std::collections::BTreeMap<i64, u64> {
+fn scan_states(reader: &Connection, found: &mut BTreeMap<i64, Found>) -> BTreeMap<i64, u64> {
     let states =
         reader.prepare("SELECT session, revision, state FROM plans NOT INDEXED").and_then(|mut statement| {
             let rows = statement.query_map([], |row| {
@@ -492,7 +526,7 @@ fn scan_states(
             })?;
             Ok(rows.flatten().collect::<Vec<_>>())
         });
-    let mut newest = std::collections::BTreeMap::new();
+    let mut newest = BTreeMap::new();
     for (session, revision, state) in states.unwrap_or_default() {
         newest.insert(session, revision);
         if let (Some(found), Ok(state)) = (found.get_mut(&session), state.parse()) {
@@ -502,14 +536,26 @@ fn scan_states(
     newest
 }
 
+/// Takes over what requests were answered, so that a retry after the salvage still acts once.
+fn scan_requests(reader: &Connection, found: &mut Vec<(RequestKey, String)>) {
+    let Ok(mut statement) = reader.prepare("SELECT key, fingerprint, answer FROM requests") else { return };
+    let Ok(mut rows) = statement.query([]) else { return };
+    while let Ok(Some(row)) = rows.next() {
+        let read = || -> rusqlite::Result<(RequestKey, String)> {
+            Ok((RequestKey { key: row.get(0)?, fingerprint: row.get(1)? }, row.get(2)?))
+        };
+        found.extend(read());
+    }
+}
+
 fn lost_session(n: i64) -> NewSession {
     let id: SessionId = format!("salvaged-{n}").parse().expect("a number fits the id rule");
-    let mut session = NewSession::chat(id, sess_core::Source::Native, sess_core::Timestamp::default());
+    let mut session = NewSession::chat(id, sess_core::Source::Native, Timestamp::default());
     session.title = "(its row was lost to damage)".to_owned();
     session
 }
 
-fn note_of_loss(seq: u64, at: sess_core::Timestamp) -> NewMessage {
+fn note_of_loss(seq: u64, at: Timestamp) -> NewMessage {
     let text = format!("[message {seq} was lost to damage]");
     NewMessage {
         id: sess_core::MessageId::new(at, u128::from(seq)),
@@ -521,7 +567,7 @@ fn note_of_loss(seq: u64, at: sess_core::Timestamp) -> NewMessage {
 mod tests {
     use std::os::unix::fs::FileExt as _;
 
-    use sess_core::{Timestamp, message::Body};
+    use sess_core::message::Body;
 
     use super::*;
 

@@ -66,6 +66,8 @@ CREATE TABLE plan_revisions (
     agent TEXT NOT NULL,
     at INTEGER NOT NULL,
     state_before TEXT,
+    swept_before INTEGER NOT NULL,
+    request TEXT,
     size_bytes INTEGER NOT NULL,
     crc INTEGER NOT NULL,
     content TEXT NOT NULL,
@@ -88,6 +90,8 @@ CREATE TABLE requests (
 ) WITHOUT ROWID;
 "];
 
+/// The oldest schema there is.
+pub(super) const FIRST: i64 = 1;
 /// The schema this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -96,14 +100,19 @@ pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// Two processes may start at once: whoever gets the write lock second finds
 /// the work done. A process killed in the middle leaves the version before.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
+    migrate_through(MIGRATIONS, connection, path)
+}
+
+fn migrate_through(migrations: &[&str], connection: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error: &rusqlite::Error| Error::from_sqlite(path, error);
-    while version(connection, path)? < VERSION {
+    let newest = migrations.len() as i64;
+    while stored_version(connection, path)? < newest {
         let step = connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
             .map_err(|error| sqlite(&error))?;
-        let version = version(&step, path)?;
-        if version < VERSION {
-            let sql = MIGRATIONS[usize::try_from(version).unwrap_or(0)];
+        let version = stored_version(&step, path)?;
+        if version < newest {
+            let sql = migrations[usize::try_from(version).unwrap_or(0)];
             step.execute_batch(sql).map_err(|error| sqlite(&error))?;
             step.pragma_update(None, "user_version", version + 1).map_err(|error| sqlite(&error))?;
         }
@@ -114,9 +123,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
 
 /// Returns the store's version; refuses one that this program does not know.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<i64> {
-    let version: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(|error| Error::from_sqlite(path, &error))?;
+    let version = stored_version(connection, path)?;
     if version > VERSION {
         return Err(Error::Newer(format!(
             "the store {} was written by a newer sess (schema {version}, this one knows {VERSION}); \
@@ -125,4 +132,61 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<i64> {
         )));
     }
     Ok(version)
+}
+
+fn stored_version(connection: &Connection, path: &Path) -> Result<i64> {
+    connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(|error| Error::from_sqlite(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: &[&str] = &[
+        "CREATE TABLE a (x); INSERT INTO a VALUES (1), (2);",
+        "ALTER TABLE a ADD y; UPDATE a SET y = x * 10;",
+    ];
+
+    fn sum(connection: &Connection) -> i64 {
+        connection.query_row("SELECT sum(y) FROM a", [], |row| row.get(0)).expect("a migrated table")
+    }
+
+    #[test]
+    fn a_migration_that_ended_half_way_is_done_again_from_its_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.db");
+        let mut connection = Connection::open(&path).expect("a database");
+        let broken = [LATER[0], "ALTER TABLE a ADD y; UPDATE a SET y = x * 10; SELECT no_such_function();"];
+        migrate_through(&broken, &mut connection, &path).expect_err("it fails at its last statement");
+        assert_eq!(stored_version(&connection, &path), Ok(1));
+        connection.execute("UPDATE a SET y = 0", []).expect_err("nothing of the second step is there");
+        migrate_through(LATER, &mut connection, &path).expect("it resumes");
+        assert_eq!((stored_version(&connection, &path), sum(&connection)), (Ok(2), 30));
+    }
+
+    #[test]
+    fn a_process_killed_in_a_migration_leaves_the_version_before() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.db");
+        let mut connection = Connection::open(&path).expect("a database");
+        connection.pragma_update(None, "journal_mode", "WAL").expect("a log");
+        // Pages go into the log before the commit, as in a migration larger than the cache.
+        connection.pragma_update(None, "cache_size", 1).expect("a small cache");
+        migrate_through(&LATER[..1], &mut connection, &path).expect("the first version");
+        connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
+        connection.execute_batch(LATER[1]).expect("half a migration");
+        connection.execute_batch("CREATE TABLE b AS SELECT zeroblob(100000) AS x").expect("more pages");
+        // What a kill leaves is the files as they are now.
+        for suffix in ["", "-wal"] {
+            let name = |stem: &str| dir.path().join(format!("{stem}.db{suffix}"));
+            std::fs::copy(name("a"), name("killed")).expect("a copy");
+        }
+        let path = dir.path().join("killed.db");
+        let mut killed = Connection::open(&path).expect("the database of the killed process");
+        assert_eq!(stored_version(&killed, &path), Ok(1));
+        migrate_through(LATER, &mut killed, &path).expect("it resumes");
+        assert_eq!((stored_version(&killed, &path), sum(&killed)), (Ok(2), 30));
+    }
 }

@@ -150,7 +150,9 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(value));
     };
     if let Some(agent) = &filter.agent {
-        equals("agent =", agent.to_string());
+        // The key says whose a session is, whichever agent is active in it; ';' follows ':'.
+        equals("key >=", format!("agent:{agent}:"));
+        equals("key <", format!("agent:{agent};"));
     }
     if let Some(source) = filter.source {
         equals("source =", source.to_string());
@@ -255,7 +257,11 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
     let n: i64 = row.get(first)?;
     let read = || -> std::result::Result<Session, String> {
         let damaged = |error: rusqlite::Error| format!("session row {n} is damaged: {error}");
-        let text = |column: usize| row.get::<_, String>(first + column).map_err(damaged);
+        // Borrowed, because most of it is parsed into something else: a list reads many rows.
+        let text = |column: usize| {
+            let value = row.get_ref(first + column).map_err(damaged)?;
+            value.as_str().map_err(|error| damaged(error.into()))
+        };
         let maybe = |column: usize| row.get::<_, Option<String>>(first + column).map_err(damaged);
         let number = |column: usize| row.get::<_, i64>(first + column).map_err(damaged);
         let bad = |field: &str| format!("session row {n} is damaged: its {field} is not valid");
@@ -264,7 +270,7 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
             key: text(2)?.parse().map_err(|_| bad("key"))?,
             agent: text(3)?.parse().map_err(|_| bad("agent"))?,
             source: text(4)?.parse().map_err(|_| bad("source"))?,
-            title: text(5)?,
+            title: text(5)?.to_owned(),
             cwd: maybe(6)?,
             parent: maybe(7)?.map(|key| key.parse()).transpose().map_err(|_| bad("parent"))?,
             created_at: Timestamp::from_millis_clamped(number(8)?),
@@ -288,16 +294,15 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
 /// Covers everything but the counters, which every append moves.
 pub(super) fn checksum(session: &Session) -> u32 {
     let number = |value: Option<Timestamp>| value.map_or(-1, Timestamp::as_millis).to_le_bytes();
-    let optional =
-        |text: &Option<String>| text.clone().map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
+    let optional = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
     crc(&[
         session.id.as_str().as_bytes(),
         session.key.as_str().as_bytes(),
         session.agent.as_str().as_bytes(),
         session.source.as_str().as_bytes(),
         session.title.as_bytes(),
-        optional(&session.cwd).as_bytes(),
-        optional(&session.parent.as_ref().map(ToString::to_string)).as_bytes(),
+        optional(session.cwd.as_deref()).as_bytes(),
+        optional(session.parent.as_ref().map(SessionKey::as_str)).as_bytes(),
         &number(Some(session.created_at)),
         &[u8::from(session.starred)],
         &number(session.archived_at),

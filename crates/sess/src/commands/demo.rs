@@ -26,7 +26,7 @@ const PLAN: &str = "\
 pub async fn run(output: &Output) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
     let app = App::new(Settings {
-        home: scratch.path().join("intersession"),
+        home: Some(scratch.path().join("intersession")),
         plans_dir: None,
         plans_keep_days: 0,
         context_visibility: ContextVisibility::All,

@@ -32,7 +32,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
     if let Some(target) = args.salvage {
         return salvage(context, output, &target).await;
     }
-    let home = &context.app.settings().home;
+    let home = context.home()?;
     let mut checks = vec![check_home(home), check_sqlite()];
     checks.extend(check_file_system(home));
     if home.join("sess.db").symlink_metadata().is_ok() {

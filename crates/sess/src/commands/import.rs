@@ -42,6 +42,11 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
                 for session in &imported.sessions {
                     acknowledge(output, &file, session)?;
                 }
+                for error in imported.refused {
+                    let error = anyhow::Error::from(error);
+                    worst = worst.max(exit_code(&error));
+                    output.fail(&error);
+                }
             }
             Err(error) => {
                 worst = worst.max(exit_code(&error));
@@ -61,7 +66,7 @@ async fn import_one(app: &App, file: PathBuf) -> anyhow::Result<ImportedFile> {
     if file.as_os_str() == "-" {
         let input = std::io::BufReader::new(std::io::stdin());
         let session = app.import_lines(input).await?;
-        return Ok(ImportedFile { sessions: vec![session], warnings: Vec::new() });
+        return Ok(ImportedFile { sessions: vec![session], ..ImportedFile::default() });
     }
     Ok(app.import_file(file).await?)
 }

@@ -13,8 +13,9 @@ pub mod read;
 pub mod search;
 pub mod tool;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
+use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{policy::Standing, session::Session};
@@ -39,6 +40,12 @@ impl Context {
         let is_allowed = no_redact && caller.standing == Standing::Owner;
         let redaction = if is_allowed { Redaction::None } else { Redaction::Masked };
         Self { app, env: config.env, session, caller, redaction }
+    }
+
+    /// Returns the data directory; without one there is nothing that a person could ask about.
+    pub fn home(&self) -> anyhow::Result<&Path> {
+        let home = self.app.settings().home.as_deref();
+        home.context("neither SESS_HOME nor HOME is set: set one of them")
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {

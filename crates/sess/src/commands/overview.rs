@@ -14,7 +14,7 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
     }
     let bold = Style::new().bold();
     output.line(&format!("{} — the session layer for AI agents", bold.apply_to("sess")))?;
-    output.line(&format!("Data: {}\n", context.app.settings().home.display()))?;
+    output.line(&format!("Data: {}\n", context.home()?.display()))?;
     if listing.sessions.is_empty() {
         output.line("There are no sessions yet. Next:")?;
         output

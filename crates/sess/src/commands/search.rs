@@ -12,7 +12,7 @@ use crate::{
 
 pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyhow::Result<()> {
     let words = args.words.join(" ");
-    if context.app.settings().home.join("sess.db").exists() {
+    if context.home()?.join("sess.db").exists() {
         let progress = Progress::new("indexing messages");
         context.app.catch_up(&|done, all| progress.set(done, all)).await?;
     }

@@ -101,7 +101,7 @@ impl<'a> Transcript<'a> {
                     body.usage = message::usage(usage.as_ref(), cost);
                     self.push(body);
                 }
-                kind => self.add_happening(&position, kind, json),
+                kind => self.add_happening(&position, kind, json.as_deref()),
             }
         }
         Ok(())
@@ -158,7 +158,8 @@ impl<'a> Transcript<'a> {
         } else if item["role"].is_string() {
             self.add_chat(&name, item, None);
         } else if item["error"].is_object() {
-            self.add_happening(&position.to_string(), "error", Some(item["error"].to_string()));
+            let error = item["error"].to_string();
+            self.add_happening(&position.to_string(), "error", Some(&error));
         } else {
             self.unreadable(&name, &"it is no message, sub-session or summary");
         }
@@ -234,19 +235,19 @@ impl<'a> Transcript<'a> {
     }
 
     /// Adds something that is no message: an error, say, or what only a later version knows.
-    fn add_happening(&mut self, position: &str, kind: &str, json: Option<String>) {
+    fn add_happening(&mut self, position: &str, kind: &str, json: Option<&str>) {
         if !matches!(kind, "error" | "termination") {
             let id = &self.session.id;
             self.warnings.push(format!(
                 "session {id}: item {position} is of the unknown type \"{kind}\", and became a note"
             ));
         }
-        let value = json.as_deref().and_then(|json| serde_json::from_str::<Value>(json).ok());
+        let value = json.and_then(|json| serde_json::from_str::<Value>(json).ok());
         let told = value.as_ref().and_then(|value| {
             let fields = ["message", "error", "reason", "text"];
             value.as_str().or_else(|| fields.iter().find_map(|name| value.get(name)?.as_str()))
         });
-        let note = match told.or(json.as_deref()) {
+        let note = match told.or(json) {
             Some(told) => format!("{kind}: {told}"),
             None => kind.to_owned(),
         };

@@ -71,6 +71,7 @@ pub(super) fn usage(counts: Option<&Value>, cost: Option<f64>) -> Option<Usage> 
         cache_read: count(&["cached_input_tokens", "cached_tokens", "cache_read_input_tokens"]),
         cache_write: count(&["cached_write_tokens", "cache_write_tokens", "cache_creation_input_tokens"]),
         cost,
+        ..Usage::default()
     })
 }
 

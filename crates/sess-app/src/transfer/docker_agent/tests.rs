@@ -1,10 +1,6 @@
 //! Databases of every age, read and left alone.
 
-use std::{
-    collections::BTreeMap,
-    os::unix::fs::PermissionsExt,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
 
 use tempfile::TempDir;
 
@@ -395,45 +391,35 @@ fn a_database_under_a_busy_writer_reads_as_it_was_at_one_instant() {
              INSERT INTO sessions (id, created_at, title) VALUES ('s', '1970-01-01T00:00:01Z', '0');",
         )
         .expect("a session");
-    let done = AtomicBool::new(false);
     // Each transaction raises the title and adds the message that goes with it.
-    let write = |writer: &Connection| {
-        writer
-            .execute_batch(
-                r#"BEGIN;
-                   UPDATE sessions SET title = title + 1;
-                   INSERT INTO session_items (session_id, position, item_type, message_json)
-                   SELECT 's', title, 'message', '{"role":"user","content":"x"}' FROM sessions;
-                   COMMIT;"#,
-            )
-            .expect("a transaction");
+    const TRANSACTIONS: usize = 2_000;
+    let transaction = r#"BEGIN;
+        UPDATE sessions SET title = title + 1;
+        INSERT INTO session_items (session_id, position, item_type, message_json)
+        SELECT 's', title, 'message', json_object('role', 'user', 'content', hex(zeroblob(4000)))
+        FROM sessions;
+        COMMIT;"#;
+    let messages = || {
+        let read = read(&path)?;
+        let ImportedSession { session, messages, .. } = &read.sessions[0];
+        assert_eq!(session.title, messages.len().to_string());
+        assert_eq!(read.warnings, [""; 0]);
+        Ok::<_, ReadError>(messages.len())
     };
     std::thread::scope(|scope| {
-        let done = &done;
-        scope.spawn(move || {
-            while !done.load(Ordering::Relaxed) {
-                write(&writer);
+        let written = scope.spawn(move || {
+            for _ in 0..TRANSACTIONS {
+                writer.execute_batch(transaction).expect("a transaction");
             }
-            write(&writer);
         });
-        for _ in 0..40 {
-            match read(&path) {
-                Ok(read) => {
-                    let session = &read.sessions[0];
-                    assert_eq!(session.session.title, session.messages.len().to_string());
-                    assert_eq!(read.warnings, [""; 0]);
-                }
-                Err(ReadError::Busy(_)) => eprintln!("BUSY"),
-                Err(error) => {
-                    done.store(true, Ordering::Relaxed);
-                    panic!("{error}");
-                }
+        while !written.is_finished() {
+            match messages() {
+                Ok(_) | Err(ReadError::Busy(_)) => {}
+                Err(error) => panic!("{error}"),
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
-    let read = read(&path).expect("a database at rest");
-    assert!(!read.sessions[0].messages.is_empty());
+    assert_eq!(messages().expect("a database at rest"), TRANSACTIONS);
 }
 
 #[test]

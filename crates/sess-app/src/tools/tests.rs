@@ -1,1 +1,0 @@
-//! What the list of tools promises to every door.

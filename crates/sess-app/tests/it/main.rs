@@ -1,0 +1,19 @@
+//! The contracts of plans and context, sentence by sentence, on a real store.
+#![cfg(test)]
+
+mod world;
+
+mod tools;
+
+mod plan_files;
+mod plan_recovery;
+mod plan_review;
+mod plan_sweep;
+mod plans;
+
+mod listing;
+mod reading;
+mod references;
+mod search;
+
+mod identity;

@@ -1,0 +1,156 @@
+//! Search: what is found, by whom, and what of it is shown.
+
+use sess_app::{Caller, Found, Redaction};
+use sess_core::policy::ContextVisibility;
+
+use crate::world::{World, text};
+
+const SECRET: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+
+impl World {
+    async fn find(&self, caller: &Caller, words: &str, limit: usize, before: Option<u64>) -> Found {
+        self.app.search(caller, words, limit, before, Redaction::Masked).await.expect(words)
+    }
+
+    /// Returns what the owner finds, as `session seq: snippet`.
+    async fn found(&self, words: &str) -> Vec<String> {
+        shown(&self.find(&self.owner(), words, 100, None).await)
+    }
+}
+
+fn shown(found: &Found) -> Vec<String> {
+    found.hits.iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)).collect()
+}
+
+#[tokio::test]
+async fn words_phrases_beginnings_and_absences_are_found_newest_first() {
+    let world = World::new();
+    assert_eq!(world.found("anything").await, [""; 0], "before there is a store");
+    let session = world.session("s").await;
+    let messages = [
+        "retry with backoff",
+        "backoff, then\nretry",
+        "retrying is not it",
+        "exactly once",
+        "once, exactly",
+        "AND the OR",
+    ];
+    let messages: Vec<String> = messages.iter().map(|words| text("user", words)).collect();
+    world.messages(&session, &messages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(world.found("retry backoff").await, ["s 2: backoff, then retry", "s 1: retry with backoff"]);
+    assert_eq!(world.found("RETRY -then").await, ["s 1: retry with backoff"]);
+    assert_eq!(world.found("retry*").await.len(), 3);
+    assert_eq!(world.found("\"exactly once\"").await, ["s 4: exactly once"]);
+    assert_eq!(world.found("AND OR").await, ["s 6: AND the OR"], "words, no operators");
+    assert_eq!(world.found("nowhere").await, [""; 0]);
+    for hostile in [
+        "\"",
+        "retry\" OR \"x",
+        "NEAR(a b)",
+        "col:retry",
+        "^retry",
+        "retry'; DROP TABLE words; --",
+        "{a b}: c",
+        "a\0b",
+    ] {
+        // Whatever is typed, it is words or a refusal, never an error of the database.
+        if let Err(error) = world.app.search(&world.owner(), hostile, 10, None, Redaction::Masked).await {
+            assert_eq!(error.to_string(), "give at least one word to search for", "{hostile}");
+        }
+    }
+    for empty in ["", "  ", "-retry", "* - \""] {
+        let error =
+            world.app.search(&world.owner(), empty, 10, None, Redaction::Masked).await.expect_err(empty);
+        assert_eq!(error.to_string(), "give at least one word to search for");
+    }
+}
+
+#[tokio::test]
+async fn a_hit_says_where_it_stands() {
+    let world = World::new();
+    let session = world.session("s title=the title").await;
+    world.messages(&session, &[&text("user", "first"), &text("assistant", "needle")]).await;
+    let found = world.find(&world.owner(), "needle", 10, None).await;
+    let hit = serde_json::to_value(&found.hits[0]).expect("JSON");
+    assert_eq!(hit["session"]["title"], "the title");
+    assert_eq!(
+        (&hit["seq"], &hit["role"], &hit["timestamp"]),
+        (&2.into(), &"assistant".into(), &"2026-11-01T12:02:00Z".into())
+    );
+    let page = world.store().messages(&session.id, sess_store::Span::Last, 1).await.expect("a page");
+    assert_eq!(hit["message_id"], page.messages[0].id.as_str());
+}
+
+#[tokio::test]
+async fn a_snippet_is_one_line_around_the_first_word() {
+    let world = World::new();
+    let session = world.session("s").await;
+    let long = format!("{}\n\tNeedle {}", "x ".repeat(300), "y ".repeat(300));
+    world.messages(&session, &[&text("user", &long)]).await;
+    let snippet = world.find(&world.owner(), "needle", 1, None).await.hits.remove(0).snippet;
+    assert!(
+        snippet.starts_with("…") && snippet.ends_with('…') && snippet.contains("x x Needle y y"),
+        "{snippet}"
+    );
+    assert!(snippet.chars().count() <= 162 && !snippet.contains(['\n', '\t']), "{snippet}");
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_without_gap_or_repetition() {
+    let world = World::new();
+    let session = world.session("s").await;
+    let messages: Vec<String> = (1..=25).map(|n| text("user", &format!("needle {n}"))).collect();
+    world.messages(&session, &messages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (mut seqs, mut before) = (Vec::new(), None);
+    loop {
+        let page = world.find(&world.owner(), "needle", 10, before).await;
+        assert!(page.hits.len() <= 10);
+        seqs.extend(page.hits.iter().map(|hit| hit.seq));
+        before = page.cursor;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seqs, (1..=25).rev().collect::<Vec<_>>());
+    assert_eq!(world.find(&world.owner(), "needle", 0, None).await.hits.len(), 1, "at least one");
+    assert_eq!(world.find(&world.owner(), "needle", usize::MAX, None).await.hits.len(), 25);
+}
+
+#[tokio::test]
+async fn only_what_the_caller_may_see_is_found() {
+    let world = World::with(|settings| settings.context_visibility = ContextVisibility::Agent);
+    world.said("m", "needle in main", "2026-11-02T00:00:00Z").await;
+    world.said("h agent=helper", "needle in helper", "2026-11-03T00:00:00Z").await;
+    world
+        .said("handed agent=helper key=agent:main:chat:handed", "needle handed over", "2026-11-04T00:00:00Z")
+        .await;
+    world.said("below parent=agent:helper:chat:h", "needle below", "2026-11-05T00:00:00Z").await;
+    world.said("job key=cron:x", "needle in a job", "2026-11-06T00:00:00Z").await;
+    let as_agent = async |caller: &Caller| shown(&world.find(caller, "needle", 10, None).await);
+    assert_eq!(
+        as_agent(&world.agent("me")).await,
+        ["below 1: needle below", "handed 1: needle handed over", "m 1: needle in main"]
+    );
+    assert_eq!(as_agent(&world.agent("h")).await, ["h 1: needle in helper"]);
+    assert_eq!(as_agent(&world.sandboxed("h")).await, ["below 1: needle below", "h 1: needle in helper"]);
+    assert_eq!(as_agent(&world.agent("job")).await, [""; 0]);
+    assert_eq!(as_agent(&world.owner()).await.len(), 5);
+}
+
+#[tokio::test]
+async fn secrets_in_snippets_are_masked_unless_the_owner_asks() {
+    let world = World::new();
+    world.said("s", &format!("needle {SECRET} end"), "2026-11-02T00:00:00Z").await;
+    assert_eq!(world.found("needle").await, ["s 1: needle ghp_ab…6789 end"]);
+    let bare = world.app.search(&world.owner(), "needle", 1, None, Redaction::None).await.expect("found");
+    assert!(bare.hits[0].snippet.contains(SECRET));
+}
+
+#[tokio::test]
+async fn archived_sessions_are_not_searched() {
+    let world = World::new();
+    let session = world.said("s", "needle", "2026-11-02T00:00:00Z").await;
+    assert_eq!(world.found("needle").await.len(), 1);
+    world.app.archive(&world.owner(), &session, true).await.expect("archived");
+    assert_eq!(world.found("needle").await, [""; 0]);
+}

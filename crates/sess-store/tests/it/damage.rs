@@ -1,0 +1,285 @@
+//! Damage costs the damaged row, is named, and is never made worse.
+
+use std::{fs, os::unix::fs::FileExt as _, path::Path};
+
+use sess_store::{Archived, Error, Position, Salvaged, SessionFilter, SessionPatch, Span, Store};
+
+use crate::support::{Scratch, at, chat, follow, id, key, plan, run, say, shown, told, transcript};
+
+const PAGE: usize = 4096;
+const SESSIONS: usize = 5;
+const EACH: usize = 60;
+
+fn text(session: usize, n: usize) -> String {
+    format!("session-{session}-message-{n}-{}", "x".repeat(200))
+}
+
+/// A store of a few hundred messages, closed, so that all of it is in the one file.
+fn filled() -> Scratch {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for session in 0..SESSIONS {
+            store.ensure_session(chat(&format!("s{session}"))).await.expect("made");
+        }
+        for n in 1..=EACH {
+            for session in 0..SESSIONS {
+                store
+                    .append(&id(&format!("s{session}")), vec![say(&text(session, n))], None)
+                    .await
+                    .expect("appended");
+            }
+        }
+        store.append(&id("s0"), vec![say("keyed")], key("k", "f")).await.expect("appended");
+        for content in ["plan one", "plan two", "plan three"] {
+            store.write_plan(chat("s1"), plan(content)).await.expect("written");
+        }
+        store.announce_plan(&id("s1"), 3, "/p").await.expect("announced");
+        store.patch_session(&id("s2"), SessionPatch::Archived(true), at(77)).await.expect("archived");
+    });
+    assert!(!scratch.path().join("sess.db-wal").exists(), "closing moved the log into the file");
+    scratch
+}
+
+fn find(bytes: &[u8], needle: &str) -> usize {
+    bytes.windows(needle.len()).position(|window| window == needle.as_bytes()).expect(needle)
+}
+
+/// Returns the numbers of the pages that hold messages, by looking for their text.
+fn message_pages(file: &Path) -> Vec<usize> {
+    let bytes = fs::read(file).expect("the file");
+    let holds = |page: &[u8]| page.windows(9).any(|window| window == b"-message-");
+    (0..bytes.len() / PAGE).filter(|&page| holds(&bytes[page * PAGE..(page + 1) * PAGE])).collect()
+}
+
+fn overwrite(file: &Path, at: usize, bytes: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(file).expect("the file");
+    file.write_all_at(bytes, at as u64).expect("overwritten");
+}
+
+fn zero_page(file: &Path, page: usize) {
+    overwrite(file, page * PAGE, &[0; PAGE]);
+}
+
+/// Opens, reads and tries to write everything; returns every error, and insists that nothing changed.
+async fn touch_everything(scratch: &Scratch) -> Vec<Error> {
+    let before = fs::read(scratch.file()).expect("the file");
+    let mut errors = Vec::new();
+    match scratch.try_open() {
+        Err(error) => errors.push(error),
+        Ok(store) => {
+            let filter = SessionFilter { archived: Archived::Included, ..SessionFilter::default() };
+            errors.extend(store.list_sessions(&filter, 0, 100).await.err());
+            errors.extend(store.feed(Position(0), 10_000).await.err());
+            for session in 0..SESSIONS {
+                let name = id(&format!("s{session}"));
+                errors.extend(store.messages(&name, Span::After(0), 10_000).await.err());
+                errors.extend(store.plan(&name).await.err());
+            }
+            if !errors.is_empty() {
+                let refused = store.append(&id("s3"), vec![say("more")], None).await;
+                errors.push(refused.expect_err("a damaged store is not written to"));
+            }
+        }
+    }
+    if !errors.is_empty() {
+        assert!(fs::read(scratch.file()).expect("the file") == before, "the damaged file was changed");
+    }
+    errors
+}
+
+fn salvaged(scratch: &Scratch) -> (Scratch, Salvaged) {
+    let before = fs::read(scratch.file()).expect("the file");
+    let target = Scratch::new();
+    let outcome = run(sess_store::salvage(scratch.path(), target.path())).expect("salvaged");
+    assert!(fs::read(scratch.file()).expect("the file") == before, "the damaged file was changed");
+    assert_eq!(sess_store::health(target.path()).expect("readable").damage, Vec::<String>::new());
+    (target, outcome)
+}
+
+/// Every message of the salvaged store is the original in its place, or a note of loss.
+async fn check_salvaged(store: &dyn Store) -> usize {
+    let mut kept = 0;
+    for session in 0..SESSIONS {
+        let mut name = format!("s{session}");
+        if store.session(&id(&name)).await.expect("read").is_none() {
+            // Its row was lost, but not its messages.
+            name = format!("salvaged-{}", session + 1);
+        }
+        if store.session(&id(&name)).await.expect("read").is_none() {
+            continue;
+        }
+        let lines = transcript(store, &name).await;
+        for (line, n) in lines.iter().zip(1..) {
+            let original = if n > EACH { format!("{n} keyed") } else { format!("{n} {}", text(session, n)) };
+            let note = format!("{n} [message {n} was lost to damage]");
+            assert!(*line == original || *line == note, "{line}");
+            kept += usize::from(*line == original);
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_flipped_byte_in_a_message_costs_that_message() {
+    let scratch = filled();
+    let bytes = fs::read(scratch.file()).expect("the file");
+    let place = find(&bytes, "session-3-message-17-");
+    overwrite(&scratch.file(), place + 8, b"#");
+    run(async {
+        let store = scratch.open();
+        let page = store.messages(&id("s3"), Span::After(15), 3).await.expect("a page");
+        let lines = [
+            format!("16 {}", text(3, 16)),
+            "17 ! its checksum does not match".to_owned(),
+            format!("18 {}", text(3, 18)),
+        ];
+        assert_eq!(shown(&page), lines);
+        assert_eq!(transcript(&*store, "s2").await.len(), EACH);
+        let told: Vec<String> = follow(&*store, Position(0), 50).await.iter().map(told).collect();
+        let damaged: Vec<&String> = told.iter().filter(|line| line.contains(" ! ")).collect();
+        assert_eq!(damaged, ["s3 ! message 17 is damaged: its checksum does not match"]);
+        store.append(&id("s3"), vec![say("more")], None).await.expect("a damaged row stops nobody");
+        store.catch_up(&|_, _| ()).await.expect("nor the index");
+    });
+    let health = sess_store::health(scratch.path()).expect("readable");
+    assert_eq!(health.damage, ["message 17 of session row 4 is damaged: its checksum does not match"]);
+    let (target, outcome) = salvaged(&scratch);
+    assert_eq!((outcome.sessions, outcome.messages, outcome.plan_revisions, outcome.lost), (5, 301, 3, 1));
+    run(async {
+        let store = target.open();
+        let page = store.messages(&id("s3"), Span::After(16), 1).await.expect("a page");
+        assert_eq!(shown(&page), ["17 [message 17 was lost to damage]"]);
+    });
+}
+
+#[test]
+fn a_zeroed_page_is_named_and_everything_else_is_salvaged() {
+    let scratch = filled();
+    let pages = message_pages(&scratch.file());
+    zero_page(&scratch.file(), pages[pages.len() / 2]);
+    run(async {
+        let errors = touch_everything(&scratch).await;
+        assert!(!errors.is_empty());
+        for error in errors {
+            assert!(matches!(error, Error::Damaged(_)), "{error}");
+            assert!(error.to_string().contains("sess doctor --salvage <new dir>"), "{error}");
+        }
+        let store = scratch.open();
+        let page = store.messages(&id("s0"), Span::Last, 3).await.expect("what lies elsewhere is read");
+        assert_eq!(page.messages.len(), 3);
+    });
+    let health = sess_store::health(scratch.path()).expect("readable");
+    assert!(!health.damage.is_empty());
+    let (target, outcome) = salvaged(&scratch);
+    assert!((1..40).contains(&outcome.lost), "{outcome:?}");
+    run(async {
+        let store = target.open();
+        let kept = check_salvaged(&*store).await;
+        assert_eq!(kept as u64 + outcome.lost, (SESSIONS * EACH + 1) as u64);
+        assert_eq!(kept as u64, outcome.messages);
+        // Plans, states, archive and answered requests came along.
+        assert_eq!(store.plan(&id("s1")).await.expect("read").expect("a plan").revision, 3);
+        assert_eq!(store.plan_revision(&id("s1"), 2).await.expect("read").expect("kept").content, "plan two");
+        let archived = store.session(&id("s2")).await.expect("read").expect("kept");
+        assert_eq!(archived.archived_at, Some(at(77)));
+        let again = store.append(&id("s0"), vec![say("keyed")], key("k", "f")).await.expect("remembered");
+        assert_eq!(again.last_seq, EACH as u64 + 1);
+    });
+}
+
+#[test]
+fn a_lost_first_page_is_taken_from_a_new_store() {
+    for damage in [0..PAGE, 0..100, 100..PAGE] {
+        let scratch = filled();
+        overwrite(&scratch.file(), damage.start, &vec![0; damage.len()]);
+        let errors = run(touch_everything(&scratch));
+        assert!(
+            errors.iter().all(|error| matches!(error, Error::Damaged(_))) && !errors.is_empty(),
+            "{errors:?}"
+        );
+        let (target, outcome) = salvaged(&scratch);
+        assert_eq!((outcome.sessions, outcome.messages, outcome.lost), (5, 301, 0), "{damage:?}");
+        assert_eq!(run(check_salvaged(&*target.open())), 301);
+    }
+}
+
+#[test]
+fn every_single_damaged_page_is_survived() {
+    let whole = filled();
+    let bytes = fs::read(whole.file()).expect("the file");
+    for page in 0..bytes.len() / PAGE {
+        let scratch = Scratch::new();
+        let mut spoilt = bytes.clone();
+        spoilt[page * PAGE..(page + 1) * PAGE].fill(if page % 2 == 0 { 0 } else { 0xa5 });
+        fs::write(scratch.file(), &spoilt).expect("written");
+        let errors = run(touch_everything(&scratch));
+        for error in &errors {
+            assert!(matches!(error, Error::Damaged(_)), "page {page}: {error}");
+        }
+        let health = sess_store::health(scratch.path());
+        assert!(
+            !errors.is_empty() || health.is_ok_and(|health| !health.damage.is_empty()),
+            "page {page}: nobody noticed"
+        );
+        let (target, _) = salvaged(&scratch);
+        run(check_salvaged(&*target.open()));
+    }
+}
+
+#[test]
+fn a_truncated_store_is_refused_and_what_is_left_is_salvaged() {
+    let whole = filled();
+    let bytes = fs::read(whole.file()).expect("the file");
+    for size in [0, 1, 99, 512, 4096, 4608, bytes.len() / 2, bytes.len() - 4096, bytes.len() - 1] {
+        let scratch = Scratch::new();
+        fs::write(scratch.file(), &bytes[..size]).expect("written");
+        let errors = run(touch_everything(&scratch));
+        assert!(matches!(errors[..], [Error::Damaged(_)]), "{size}: {errors:?}");
+        assert!(
+            errors[0].to_string().contains("nothing was changed; `sess doctor --salvage"),
+            "{}",
+            errors[0]
+        );
+        let (target, _) = salvaged(&scratch);
+        run(async {
+            let store = target.open();
+            if size > bytes.len() / 2 {
+                check_salvaged(&*store).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_directory_or_a_foreign_file_in_the_stores_place_is_refused() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.file()).expect("made");
+    let error = scratch.try_open().err().expect("refused");
+    assert!(matches!(&error, Error::Unavailable(text) if text.contains("is a directory")), "{error}");
+    fs::remove_dir(scratch.file()).expect("removed");
+
+    fs::write(scratch.file(), "a letter to my aunt, which is longer than a hundred bytes ".repeat(9))
+        .expect("written");
+    let errors = run(touch_everything(&scratch));
+    assert!(matches!(errors[..], [Error::Damaged(_)]), "{errors:?}");
+
+    fs::remove_file(scratch.file()).expect("removed");
+    let foreign = rusqlite::Connection::open(scratch.file()).expect("a database");
+    foreign.execute_batch("CREATE TABLE photos (x)").expect("another program's");
+    drop(foreign);
+    let errors = run(touch_everything(&scratch));
+    assert!(matches!(errors[..], [Error::Damaged(_)]), "{errors:?}");
+}
+
+#[test]
+fn salvage_refuses_to_write_into_a_store_and_to_start_from_none() {
+    let scratch = filled();
+    let error = run(sess_store::salvage(scratch.path(), scratch.path())).expect_err("it is a store");
+    assert!(matches!(error, Error::Conflict(_)), "{error}");
+    let (empty, target) = (Scratch::new(), Scratch::new());
+    let error = run(sess_store::salvage(empty.path(), target.path())).expect_err("there is none");
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    assert!(!target.file().exists());
+    assert!(matches!(sess_store::health(empty.path()), Err(Error::Unavailable(_))));
+}
