@@ -262,11 +262,13 @@ impl App {
         row: PlanWrite,
     ) -> Result<u64> {
         let id = session.id.clone();
+        let before = store.plan(&id).await?.map_or(0, |plan| plan.revision);
         let staged = dir.stage(&id, &row.content, self.nonce())?;
         let written = match store.write_plan(session, row).await {
             Ok(written) => written,
             Err(error) => {
                 dir.discard(&staged);
+                self.forget_later_than(store, &id, before).await;
                 return Err(error.into());
             }
         };
@@ -285,6 +287,19 @@ impl App {
             tracing::warn!(%error, session = %id, "a written plan is not announced yet");
         }
         Ok(written.revision)
+    }
+
+    /// Undoes a refused write that is stored all the same.
+    ///
+    /// When only the flush of its row failed, the store finds the row again once
+    /// it is opened anew. Its file was never put in place.
+    async fn forget_later_than(&self, store: &dyn Store, id: &SessionId, revision: u64) {
+        if let Ok(Some(plan)) = store.plan(id).await
+            && plan.revision > revision
+            && let Err(error) = store.withdraw_plan(id, plan.revision).await
+        {
+            tracing::warn!(%error, "a failed plan write could not be withdrawn");
+        }
     }
 
     /// Undoes a revision whose file could not be put in place.

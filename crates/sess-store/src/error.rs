@@ -34,8 +34,8 @@ pub enum Error {
 
 impl Error {
     /// Turns a database error into a sentence that names the file and the cause.
-    pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
-        let path = path.display();
+    pub(crate) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> Self {
+        let path = file.display();
         let Some(code) = error.sqlite_error_code() else {
             return Self::Damaged(format!("the store {path} answered something unexpected: {error}"));
         };
@@ -45,6 +45,10 @@ impl Error {
             )),
             ErrorCode::ReadOnly => Self::Unavailable(format!(
                 "the store {path} is read-only: make the file and its directory writable, then try again"
+            )),
+            // Reading, too, makes a file beside the store.
+            ErrorCode::CannotOpen if is_on_read_only_disk(file) => Self::Unavailable(format!(
+                "the store {path} is on a file system that is read-only: make it writable, then try again"
             )),
             ErrorCode::CannotOpen | ErrorCode::PermissionDenied => Self::Unavailable(format!(
                 "cannot open the store {path}: check that it is a file in a directory that you may write"
@@ -66,4 +70,8 @@ impl Error {
     pub(crate) fn from_io(what: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::Unavailable(format!("cannot {what} {}: {error}", path.display()))
     }
+}
+
+fn is_on_read_only_disk(file: &Path) -> bool {
+    rustix::fs::statvfs(file).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }

@@ -104,11 +104,18 @@ fn create(dir: &Path, path: &Path) -> Result<()> {
             .open(&staged)
             .map_err(|error| Error::from_io("create the store", path, &error))?;
         let mut connection = connect(&staged, Access::Write)?;
-        connection
-            .pragma_update(None, "journal_mode", "WAL")
-            .map_err(|error| Error::from_sqlite(path, &error))?;
+        // The tables go into the file itself, and the log is switched on when it has nothing
+        // to hold: moving it at the close would fail in silence, and leave half a store.
         schema::migrate(&mut connection, path)?;
-        // Closing the only connection moves everything from the log into the file.
+        let mode: String = connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+            .map_err(|error| Error::from_sqlite(path, &error))?;
+        if mode != "wal" {
+            return Err(Error::Unavailable(format!(
+                "cannot create the store {}: its disk allows no write-ahead log",
+                path.display()
+            )));
+        }
         connection.close().map_err(|(_, error)| Error::from_sqlite(path, &error))?;
         file.sync_all().map_err(|error| Error::from_io("write the store", path, &error))?;
         match fs::hard_link(&staged, path) {
@@ -120,7 +127,7 @@ fn create(dir: &Path, path: &Path) -> Result<()> {
             .map_err(|error| Error::from_io("write the directory", dir, &error))
     })();
     remove(&staged);
-    for suffix in ["-wal", "-shm"] {
+    for suffix in ["-journal", "-wal", "-shm"] {
         remove(&suffixed(&staged, suffix));
     }
     made

@@ -10,6 +10,7 @@ mod feed;
 mod messages;
 mod mirror;
 mod notice;
+mod pages;
 mod plans;
 mod readers;
 mod salvage;

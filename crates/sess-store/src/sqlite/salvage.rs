@@ -11,7 +11,7 @@ use sess_core::{SessionId, Timestamp, session::NewSession};
 use super::{
     Sqlite,
     connection::{self, Access},
-    derived, feed, messages, plans, schema, sessions,
+    derived, feed, messages, pages, plans, schema, sessions,
     writer::leave_untouched,
 };
 use crate::{
@@ -214,7 +214,7 @@ async fn salvage_into(damaged: &Path, scratch: &Path, new: &Sqlite) -> Result<Sa
         }
     }
     transplant_header(&copy, &new.path)?;
-    let remains = Remains::read(&copy)?;
+    let remains = Remains::read(&copy, &new.path)?;
     let mut salvaged = Salvaged::default();
     for (n, found) in remains.sessions {
         salvage_session(new, n, found, &mut salvaged).await?;
@@ -337,26 +337,89 @@ struct Found {
 }
 
 impl Remains {
-    fn read(copy: &Path) -> Result<Self> {
-        let reader = connection::connect(copy, Access::Write)?;
-        // Only so does SQLite read a file that is shorter than its header says.
-        reader
-            .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
-            .and_then(|_| reader.execute_batch("PRAGMA writable_schema = ON; PRAGMA cell_size_check = OFF;"))
-            .map_err(|error| Error::from_sqlite(copy, &error))?;
+    fn read(copy: &Path, fresh: &Path) -> Result<Self> {
         let mut found = Self::default();
-        let sessions = &mut found.sessions;
-        scan(&reader, "sessions", sessions::COLUMNS, |row| found_session(sessions, row));
-        scan(&reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
-            found_message(sessions, row);
+        let mut newest_plans = BTreeMap::new();
+        match connect_to_remains(copy) {
+            Ok(reader) => {
+                found.take(&reader, |_, _| true);
+                newest_plans = scan_states(&reader, &mut found.sessions);
+                scan_requests(&reader, &mut found.requests);
+                // Closing moves the log into the copy, where the pages are read next.
+            }
+            Err(error) => tracing::warn!(%error, "the tables cannot be read; looking for rows page by page"),
+        }
+        // A page that still holds a revision which was taken back must not revive it.
+        found.take(&loose_rows(copy, fresh)?, |session, revision| {
+            newest_plans.get(&session).is_none_or(|newest| revision <= *newest)
         });
-        scan(&reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
-            found_plan(sessions, row);
-        });
-        scan_states(&reader, &mut found.sessions);
-        scan_requests(&reader, &mut found.requests);
         Ok(found)
     }
+
+    /// Takes what is not here yet from the tables.
+    fn take(&mut self, reader: &Connection, is_plan_wanted: impl Fn(i64, u64) -> bool) {
+        let sessions = &mut self.sessions;
+        scan(reader, "sessions", sessions::COLUMNS, |row| found_session(sessions, row));
+        scan(reader, "messages", "n, seq, id, shape, crc, body, session", |row| {
+            found_message(sessions, row);
+        });
+        scan(reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
+            found_plan(sessions, row, &is_plan_wanted);
+        });
+    }
+}
+
+fn connect_to_remains(copy: &Path) -> Result<Connection> {
+    let reader = connection::connect(copy, Access::Write)?;
+    // Only so does SQLite read a file that is shorter than its header says.
+    reader
+        .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
+        .and_then(|_| reader.execute_batch("PRAGMA writable_schema = ON; PRAGMA cell_size_check = OFF;"))
+        .map_err(|error| Error::from_sqlite(copy, &error))?;
+    Ok(reader)
+}
+
+/// Collects every row on every page of the copy into tables without rules.
+///
+/// Which table a row belongs to is told by how many values it has; what was
+/// taken for a row and is none fails its checksum later.
+fn loose_rows(copy: &Path, fresh: &Path) -> Result<Connection> {
+    struct Failed(Error);
+    impl From<std::io::Error> for Failed {
+        fn from(error: std::io::Error) -> Self {
+            Self(Error::Unavailable(format!("cannot read the working copy: {error}")))
+        }
+    }
+
+    let path = copy.with_file_name("rows.db");
+    let sqlite = |error: rusqlite::Error| Error::from_sqlite(&path, &error);
+    let new = connection::connect(fresh, Access::Read)?;
+    let loose = Connection::open(&path).map_err(sqlite)?;
+    loose.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN").map_err(sqlite)?;
+    let mut inserts: Vec<(usize, String)> = Vec::new();
+    for table in ["sessions", "messages", "plan_revisions"] {
+        let columns: Vec<String> = new
+            .prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
+            .and_then(|mut names| names.query_map([table], |row| row.get(0))?.collect())
+            .map_err(sqlite)?;
+        loose.execute_batch(&format!("CREATE TABLE {table} ({})", columns.join(", "))).map_err(sqlite)?;
+        let places = vec!["?"; columns.len()].join(", ");
+        inserts.push((columns.len(), format!("INSERT INTO {table} VALUES ({places})")));
+    }
+    let collected = pages::visit_rows(copy, |number, mut values| {
+        // The number of a row stands before it, in place of its first value.
+        if let Some(first) = values.first_mut() {
+            *first = rusqlite::types::Value::Integer(number);
+        }
+        for (_, insert) in inserts.iter().filter(|(len, _)| *len == values.len()) {
+            let mut insert = loose.prepare_cached(insert).map_err(|error| Failed(sqlite(error)))?;
+            insert.execute(rusqlite::params_from_iter(&values)).map_err(|error| Failed(sqlite(error)))?;
+        }
+        Ok::<(), Failed>(())
+    });
+    collected.map_err(|Failed(error)| error)?;
+    loose.execute_batch("COMMIT").map_err(sqlite)?;
+    Ok(loose)
 }
 
 /// Visits every row that can be read, by its number.
@@ -406,6 +469,9 @@ fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&
 fn found_session(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
     let Ok((n, Ok(session))) = sessions::from_row_at(row, 1) else { return };
     let entry = found.entry(n).or_default();
+    if entry.session.is_some() {
+        return;
+    }
     entry.starred = session.starred;
     entry.archived_at = session.archived_at;
     entry.last_seq = session.last_seq;
@@ -425,10 +491,14 @@ fn found_message(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
     let Ok(session) = row.get::<_, i64>(7) else { return };
     let Ok((seq, Ok(message))) = messages::from_row_at(row, 1, session) else { return };
     let Ok(body) = message.parse() else { return };
-    found.entry(session).or_default().messages.insert(seq, NewMessage { id: message.id, body });
+    found.entry(session).or_default().messages.entry(seq).or_insert(NewMessage { id: message.id, body });
 }
 
-fn found_plan(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
+fn found_plan(
+    found: &mut BTreeMap<i64, Found>,
+    row: &rusqlite::Row<'_>,
+    is_wanted: impl Fn(i64, u64) -> bool,
+) {
     let read = || -> rusqlite::Result<Option<(i64, u64, PlanWrite)>> {
         let revision = row.get::<_, i64>(2)?.unsigned_abs();
         let content: String = row.get(5)?;
@@ -440,20 +510,30 @@ fn found_plan(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
         Ok(Some((row.get(1)?, revision, write)))
     };
     let Ok(Some((session, revision, write))) = read() else { return };
-    found.entry(session).or_default().plans.insert(revision, write);
+    if is_wanted(session, revision) {
+        found.entry(session).or_default().plans.entry(revision).or_insert(write);
+    }
 }
 
-/// Plan states are a courtesy: what cannot be read is a draft again.
-fn scan_states(reader: &Connection, found: &mut BTreeMap<i64, Found>) {
-    let states = reader.prepare("SELECT session, state FROM plans NOT INDEXED").and_then(|mut statement| {
-        let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
-        Ok(rows.flatten().collect::<Vec<_>>())
-    });
-    for (session, state) in states.unwrap_or_default() {
+/// Takes the plans' states and returns their newest revisions, by session row.
+///
+/// States are a courtesy: what cannot be read is a draft again.
+fn scan_states(reader: &Connection, found: &mut BTreeMap<i64, Found>) -> BTreeMap<i64, u64> {
+    let states =
+        reader.prepare("SELECT session, revision, state FROM plans NOT INDEXED").and_then(|mut statement| {
+            let rows = statement.query_map([], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, String>(2)?))
+            })?;
+            Ok(rows.flatten().collect::<Vec<_>>())
+        });
+    let mut newest = BTreeMap::new();
+    for (session, revision, state) in states.unwrap_or_default() {
+        newest.insert(session, revision);
         if let (Some(found), Ok(state)) = (found.get_mut(&session), state.parse()) {
             found.plan_state = Some(state);
         }
     }
+    newest
 }
 
 /// Takes over what requests were answered, so that a retry after the salvage still acts once.
@@ -480,5 +560,62 @@ fn note_of_loss(seq: u64, at: Timestamp) -> NewMessage {
     NewMessage {
         id: sess_core::MessageId::new(at, u128::from(seq)),
         body: sess_core::message::Body::text(sess_core::message::Role::System, text, at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use sess_core::message::Body;
+
+    use super::*;
+
+    const MESSAGES: u64 = 600;
+
+    /// Makes a store with one session, zeroes the pages of `damage`, salvages; returns the messages that came out.
+    async fn salvaged_after(damage: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        let store = Sqlite::open(&old).expect("a store");
+        let at = Timestamp::default();
+        let session = NewSession::chat("s-1".parse().expect("an id"), sess_core::Source::Native, at);
+        let id = session.id.clone();
+        let text =
+            |seq: u64| format!("message {seq} {}", "long ".repeat(if seq % 7 == 0 { 2000 } else { 20 }));
+        let body = |seq: u64| Body::text(sess_core::message::Role::User, text(seq), at);
+        let messages = (1..=MESSAGES)
+            .map(|seq| NewMessage { id: sess_core::MessageId::new(at, u128::from(seq)), body: body(seq) });
+        let messages = messages.collect();
+        store.import(ImportedSession { session, starred: false, messages }).await.expect("imported");
+        drop(store);
+        let file = old.join("sess.db");
+        let reader = Connection::open(&file).expect("opened");
+        let page: u64 = reader
+            .query_row(damage, [], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
+            .expect("a page number");
+        drop(reader);
+        let damaged = std::fs::OpenOptions::new().write(true).open(&file).expect("opened");
+        damaged.write_all_at(&[0; 4096], (page - 1) * 4096).expect("damaged");
+        salvage(&old, &new).await.expect("salvaged");
+        let new = Sqlite::open(&new).expect("the new store");
+        let page = new.messages(&id, crate::Span::After(0), 10_000).await.expect("read");
+        page.messages.iter().map(|message| message.body.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_damaged_page_above_the_rows_costs_no_row() {
+        let root = "SELECT rootpage FROM sqlite_master WHERE name = 'messages'";
+        let found = salvaged_after(root).await;
+        assert_eq!(found.len() as u64, MESSAGES);
+        assert!(
+            !found.iter().any(|body| body.contains("lost to damage")),
+            "no message was replaced by a note"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_damaged_first_page_costs_no_row() {
+        assert_eq!(salvaged_after("SELECT 1").await.len() as u64, MESSAGES);
     }
 }

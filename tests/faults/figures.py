@@ -1,0 +1,53 @@
+"""How often each promise is attacked.
+
+One table for the three sizes of a run: the figures of the promises themselves,
+a tenth of them for every test run (never fewer than 20 of each), and those of a
+release. Looked up by name, so that a suite never carries a number of its own.
+"""
+
+from types import SimpleNamespace
+
+FULL = {
+    "kills": 300,
+    "cuts": 50,
+    "keys": 1_000,
+    "plan_kills": 1_000,
+    # Of the calls that can fail, one in this many is tried.
+    "io_every": 1,
+    "full_rounds": 12,
+    "damaged": 500,
+    "clocks": 50,
+    "races": 100,
+    "appends": 10_000,
+}
+
+TENTH = {
+    "kills": 30,
+    "cuts": 20,
+    "keys": 100,
+    "plan_kills": 100,
+    "io_every": 10,
+    "full_rounds": 7,
+    "damaged": 50,
+    "clocks": 20,
+    "races": 20,
+    "appends": 1_000,
+}
+
+LONG = {
+    "kills": 20_000,
+    "cuts": 2_000,
+    "keys": 50_000,
+    "plan_kills": 10_000,
+    "io_every": 1,
+    "full_rounds": 60,
+    "damaged": 20_000,
+    "clocks": 200,
+    "races": 1_000,
+    "appends": 10_000,
+}
+
+
+def named(size: str) -> SimpleNamespace:
+    """Returns the figures of a run of this size."""
+    return SimpleNamespace(**{"full": FULL, "tenth": TENTH, "long": LONG}[size])
