@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// unique index on `(session, seq)` write several times less than clustered
 /// ones when many sessions are active. `crc` covers what must not change
 /// unnoticed; counters that every append touches are checked against the
-/// messages instead.
+/// messages instead. `owner` is the part of a key that says whose session it is,
+/// `agent:<id>:`, whichever agent is active in it.
 const MIGRATIONS: &[&str] = &["
 CREATE TABLE sessions (
     n INTEGER PRIMARY KEY,
@@ -30,13 +31,14 @@ CREATE TABLE sessions (
     num_messages INTEGER NOT NULL,
     starred INTEGER NOT NULL,
     archived_at INTEGER,
-    crc INTEGER NOT NULL
+    crc INTEGER NOT NULL,
+    owner TEXT GENERATED ALWAYS AS (substr(key, 1, 6 + instr(substr(key, 7), ':'))) VIRTUAL
 );
 CREATE INDEX sessions_by_key ON sessions (key, n);
 CREATE INDEX sessions_by_parent ON sessions (parent, created_at) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_recent ON sessions (updated_at DESC, created_at DESC, id)
     WHERE parent IS NULL AND archived_at IS NULL;
-CREATE INDEX sessions_recent_by_agent ON sessions (agent, updated_at DESC, created_at DESC, id)
+CREATE INDEX sessions_recent_by_owner ON sessions (owner, updated_at DESC, created_at DESC, id)
     WHERE parent IS NULL AND archived_at IS NULL;
 CREATE INDEX sessions_recent_by_source ON sessions (source, updated_at DESC, created_at DESC, id)
     WHERE parent IS NULL AND archived_at IS NULL AND source <> 'native';

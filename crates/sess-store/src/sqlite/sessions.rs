@@ -150,9 +150,7 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(value));
     };
     if let Some(agent) = &filter.agent {
-        // The key says whose a session is, whichever agent is active in it; ';' follows ':'.
-        equals("key >=", format!("agent:{agent}:"));
-        equals("key <", format!("agent:{agent};"));
+        equals("owner =", format!("agent:{agent}:"));
     }
     if let Some(source) = filter.source {
         equals("source =", source.to_string());
