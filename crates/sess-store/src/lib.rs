@@ -89,7 +89,8 @@ pub trait Messages: Send + Sync {
     /// has are the same; otherwise [`Error::Conflict`].
     async fn import(&self, session: ImportedSession) -> Result<Imported>;
 
-    /// Returns up to `limit` messages of the span, oldest first.
+    /// Returns up to `limit` messages of the span, oldest first; fewer when they are large.
+    /// An empty page is the end.
     async fn messages(&self, session: &SessionId, span: Span, limit: usize) -> Result<MessagePage>;
 
     /// Returns the sequence number of a message, by its id.
@@ -130,7 +131,8 @@ pub trait Plans: Send + Sync {
 
 #[async_trait]
 pub trait Feed: Send + Sync {
-    /// Returns up to `limit` items after `after`, in the order they were committed.
+    /// Returns up to `limit` items after `after`, in the order they were committed; fewer
+    /// when they are large. No items is the end.
     async fn feed(&self, after: Position, limit: usize) -> Result<Vec<FeedItem>>;
 
     /// Returns the position of the newest item.

@@ -156,6 +156,9 @@ impl From<Trouble> for Error {
 
 impl Worker {
     fn run(&self, poked: &Receiver<()>) {
+        // Nobody waits for this thread: callers and the writer go first. Niceness is a
+        // thread's own on Linux; where it cannot be had, the work is done all the same.
+        let _as_before = rustix::process::nice(10);
         while poked.recv().is_ok() {
             let mut ends_by = None;
             let gathered = Instant::now() + GATHER_FOR;

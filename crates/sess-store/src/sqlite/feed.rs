@@ -18,8 +18,13 @@ impl Feed for Sqlite {
         self.readers.query(|reader| {
             // Both tables in one snapshot, or an event could overtake a message.
             let snapshot = reader.unchecked_transaction()?;
-            let mut items = message_items(&snapshot, after, limit)?;
-            items.extend(event_items(&snapshot, after, limit)?);
+            let messages = message_items(&snapshot, after, limit)?;
+            let events = event_items(&snapshot, after, limit)?;
+            // What was cut short for its size ends both: nothing may be skipped.
+            let end = messages.cut.into_iter().chain(events.cut).min();
+            let mut items = messages.items;
+            items.extend(events.items);
+            items.retain(|item| end.is_none_or(|end| item.position <= end));
             items.sort_by_key(|item| item.position);
             items.truncate(limit);
             Ok(items)
@@ -71,37 +76,68 @@ pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -
     Ok(())
 }
 
-fn message_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Vec<FeedItem>> {
+/// A part of the feed, and where it was cut short because its items are large.
+#[derive(Default)]
+struct Part {
+    items: Vec<FeedItem>,
+    size_bytes: usize,
+    cut: Option<Position>,
+}
+
+impl Part {
+    /// Takes an item; tells whether there is room for more.
+    fn take(&mut self, item: FeedItem) -> bool {
+        self.size_bytes += match &item.what {
+            Happening::Message(message) => message.body.len(),
+            Happening::PlanUpdated { content, .. } => content.len(),
+            Happening::SessionCreated { .. }
+            | Happening::SessionChanged { .. }
+            | Happening::PlanState { .. }
+            | Happening::Damaged { .. } => 0,
+        };
+        if self.size_bytes > messages::PAGE_SIZE_BYTES_MAX {
+            self.cut = Some(item.position);
+        }
+        self.items.push(item);
+        self.cut.is_none()
+    }
+}
+
+fn message_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Part> {
     let mut statement = reader.prepare_cached(
         "SELECT m.n, m.seq, m.id, m.shape, m.crc, m.body, m.session, s.id \
          FROM messages m JOIN sessions s ON s.n = m.session WHERE m.n > ?1 ORDER BY m.n LIMIT ?2",
     )?;
     let mut rows = statement.query(params![messages::signed(after.0), messages::signed(limit as u64)])?;
-    let mut items = Vec::new();
+    let mut part = Part::default();
     while let Some(row) = rows.next()? {
         let (seq, message) = messages::from_row(row, row.get(6)?)?;
         let what = match message {
             Ok(message) => Happening::Message(message),
             Err(reason) => Happening::Damaged { reason: format!("message {seq} is damaged: {reason}") },
         };
-        items.push(item(row, 7, what)?);
+        if !part.take(item(row, 7, what)?) {
+            break;
+        }
     }
-    Ok(items)
+    Ok(part)
 }
 
-fn event_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Vec<FeedItem>> {
+fn event_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Part> {
     let mut statement = reader.prepare_cached(
         "SELECT e.n, e.kind, e.at, e.data, e.crc, s.id, e.session \
          FROM events e JOIN sessions s ON s.n = e.session WHERE e.n > ?1 ORDER BY e.n LIMIT ?2",
     )?;
     let mut rows = statement.query(params![messages::signed(after.0), messages::signed(limit as u64)])?;
-    let mut items = Vec::new();
+    let mut part = Part::default();
     while let Some(row) = rows.next()? {
         let what = happening(reader, row)?
             .unwrap_or_else(|| Happening::Damaged { reason: "an event is damaged".to_owned() });
-        items.push(item(row, 5, what)?);
+        if !part.take(item(row, 5, what)?) {
+            break;
+        }
     }
-    Ok(items)
+    Ok(part)
 }
 
 fn item(row: &Row<'_>, session_column: usize, what: Happening) -> rusqlite::Result<FeedItem> {

@@ -18,6 +18,10 @@ const NEWEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
 const OLDEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
      WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
+/// A page ends after the message that takes it past this size, so that large
+/// messages do not add up in memory.
+pub(super) const PAGE_SIZE_BYTES_MAX: usize = 16 << 20;
+
 #[async_trait]
 impl Messages for Sqlite {
     async fn append(
@@ -262,6 +266,7 @@ pub(super) fn page(
         let reason = "it is missing";
         page.damaged.extend(missing.take(room).map(|seq| DamagedMessage { seq, reason: reason.to_owned() }));
     };
+    let mut size_bytes = 0;
     while let Some(row) = rows.next()? {
         let (seq, message) = from_row(row, n)?;
         lost(
@@ -270,15 +275,23 @@ pub(super) fn page(
         );
         next = if is_newest_first { seq.saturating_sub(1) } else { seq.saturating_add(1) };
         match message {
-            Ok(message) => page.messages.push(message),
+            Ok(message) => {
+                size_bytes += message.body.len();
+                page.messages.push(message);
+            }
             Err(reason) => page.damaged.push(DamagedMessage { seq, reason }),
+        }
+        if size_bytes > PAGE_SIZE_BYTES_MAX {
+            break;
         }
     }
     // With room left, the span was read to its end.
-    lost(
-        &mut page,
-        if is_newest_first { 1..next.saturating_add(1) } else { next..last_seq.saturating_add(1) },
-    );
+    if size_bytes <= PAGE_SIZE_BYTES_MAX {
+        lost(
+            &mut page,
+            if is_newest_first { 1..next.saturating_add(1) } else { next..last_seq.saturating_add(1) },
+        );
+    }
     if is_newest_first {
         page.messages.reverse();
     }

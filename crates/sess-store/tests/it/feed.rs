@@ -141,3 +141,34 @@ fn closing_a_store_ends_the_wait_for_it() {
         assert_eq!(story_so_far(&*scratch.open()).await, Vec::<String>::new());
     });
 }
+
+#[test]
+fn large_items_come_in_smaller_parts_and_none_is_skipped() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        let large = "x".repeat(9 << 20);
+        for n in 1..=4 {
+            store.write_plan(chat("a"), plan(&large)).await.expect("written");
+            store.announce_plan(&id("a"), n, "/p").await.expect("announced");
+            store
+                .append(&id("a"), vec![say("short"), say(&large), say("short")], None)
+                .await
+                .expect("appended");
+        }
+        let (mut seen, mut parts, mut after) = (Vec::new(), 0, Position(0));
+        loop {
+            let items = store.feed(after, 1_000).await.expect("the feed");
+            let Some(last) = items.last() else { break };
+            after = last.position;
+            parts += 1;
+            seen.extend(items.iter().map(|item| item.position.0));
+        }
+        assert_eq!(seen, (1..=17).collect::<Vec<_>>(), "one session, four plans, twelve messages");
+        assert!(parts > 2, "{parts} parts");
+
+        let page = store.messages(&id("a"), sess_store::Span::Last, 100).await.expect("a page");
+        assert!(page.messages.len() < 12 && page.damaged.is_empty());
+        assert_eq!(page.messages.last().map(|message| message.seq), Some(12));
+    });
+}
