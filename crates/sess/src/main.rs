@@ -13,7 +13,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
     cli::{Cli, Command},
-    output::Output,
+    output::{Output, Usage},
 };
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(Command::Man { command }) => return commands::man::run(output, command.as_deref()),
         _ => {}
     }
-    let config = config::Config::load(cli.config.as_deref())?;
+    let config = config::Config::load(cli.config.as_deref()).map_err(|error| Usage(format!("{error:#}")))?;
     let context = commands::Context::new(config, cli.session, cli.no_redact);
     let code = commands::run(&context, output, cli.command).await?;
     context.app.finish().await;

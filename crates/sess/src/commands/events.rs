@@ -5,11 +5,14 @@ use sess_app::Event;
 use super::Context;
 use crate::{
     cli,
-    output::{Output, visible},
+    output::{Output, one_line},
 };
 
 /// How many events are loaded at a time.
 const PAGE_LEN: usize = 500;
+
+/// How many characters of an event's text are shown.
+const ABOUT_LEN_MAX: usize = 160;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyhow::Result<()> {
     let app = &context.app;
@@ -38,16 +41,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyho
 
 fn print(output: &Output, event: &Event) -> anyhow::Result<()> {
     if output.json {
-        // One object a line: this is a stream, and each line says what it is.
-        return output.line(&serde_json::to_string(event)?);
+        return output.data_line(event);
     }
     let text = |field: &str| event.fields.get(field).and_then(|value| value.as_str()).unwrap_or_default();
     let about = match text("type") {
         "message" => {
             let message = &event.fields["message"];
             let said = message["content"][0]["text"].as_str().unwrap_or_default();
-            let said: String =
-                said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(80).collect();
             format!("#{} {} {said}", message["seq"], message["role"].as_str().unwrap_or_default())
         }
         "session_plan_updated" => {
@@ -63,9 +63,11 @@ fn print(output: &Output, event: &Event) -> anyhow::Result<()> {
             )
         }
         "session_changed" => text("change").to_owned(),
+        "damaged" => text("error").to_owned(),
         _ => text("key").to_owned(),
     };
-    let line =
-        format!("{:>6}  {:<20}  {}  {}", event.cursor, text("type"), text("session_id"), about.trim_end());
-    output.line(&visible(&line).replace('\n', " "))
+    let about: String =
+        about.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ABOUT_LEN_MAX).collect();
+    let line = format!("{:>6}  {:<20}  {}  {about}", event.cursor, text("type"), text("session_id"));
+    output.line(&output.fit(&one_line(&line)))
 }

@@ -58,7 +58,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
     match command {
         None => overview::run(context, output).await?,
         Some(Command::Demo) => demo::run(output).await?,
-        Some(Command::Mcp(args)) => mcp::run(context, args).await?,
+        Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
@@ -104,10 +104,12 @@ pub struct Progress {
 
 impl Progress {
     const SHOWN_AFTER: Duration = Duration::from_millis(500);
+    /// How often work that does not count its steps lets the clock run on.
+    pub const STEP: Duration = Duration::from_millis(200);
 
     pub fn new(what: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}");
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what);
         Self { bar, started: std::time::Instant::now() }
@@ -119,6 +121,11 @@ impl Progress {
         }
         self.bar.set_length(all);
         self.bar.set_position(done);
+    }
+
+    /// Says something beside the bar, without the two running into each other.
+    pub fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.bar.suspend(say)
     }
 }
 
