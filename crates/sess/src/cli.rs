@@ -180,7 +180,7 @@ pub struct Read {
 
 #[derive(Debug, Args)]
 pub struct Search {
-    /// All of these words; `sess search 'upload -retry'` leaves out messages with the second
+    /// Words; in one pair of quotes all of it works: 'upload* "exactly once" -retry'
     #[arg(required = true)]
     pub words: Vec<String>,
 

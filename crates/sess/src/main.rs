@@ -72,8 +72,13 @@ fn start_log(verbose: u8) {
         _ => LevelFilter::DEBUG,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).with_env_var("SESS_LOG");
+    let mut filter = filter.from_env_lossy();
+    if verbose < 2 {
+        // What is wrong with a request is said in its answer, not a second time to whoever reads the log.
+        filter = filter.add_directive("rmcp=off".parse().expect("a directive"));
+    }
     tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false)

@@ -87,7 +87,7 @@ pub fn changed(output: &Output, what: &str, session: &Listed) -> anyhow::Result<
     if output.json {
         return output.data(session);
     }
-    output.say(&format!("{what} {} ({})", session.id, visible(title(session))));
+    output.say(&format!("{what} {}: {}", session.id, visible(title(session))));
     Ok(())
 }
 
