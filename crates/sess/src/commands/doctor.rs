@@ -11,7 +11,7 @@ use sess_app::Kind;
 use super::Context;
 use crate::{
     cli,
-    output::{Output, visible},
+    output::{Output, one_line},
 };
 
 /// SQLite before this version can corrupt a write-ahead log.
@@ -73,8 +73,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
                 "warning" => Style::new().yellow(),
                 _ => Style::new().red(),
             };
-            let line =
-                format!("{:<8} {:<12} {}", style.apply_to(check.outcome), check.name, visible(&check.detail));
+            let line = format!(
+                "{:<8} {:<12} {}",
+                style.apply_to(check.outcome),
+                check.name,
+                one_line(&check.detail)
+            );
             output.line(&line)?;
         }
         if is_damaged {

@@ -88,3 +88,70 @@ fn a_retry_with_the_same_key_acts_once() {
     write("two", "k").fails(1, "idempotency key \"k\" was used before for another request");
     assert_eq!(world.json(["plan", "log"])["revisions"].as_array().expect("a list").len(), 1);
 }
+
+#[test]
+fn no_name_of_a_session_leads_out_of_the_plan_directory() {
+    let world = World::with_sessions();
+    let long = "x".repeat(129);
+    let names = [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "a\\b",
+        "a:b",
+        "-x",
+        "_x",
+        ".x",
+        "a b",
+        "a\nb",
+        "é",
+        "%2e%2e",
+        &long,
+        "/etc/passwd",
+        "..%2fx",
+        "x/../../y",
+        "\u{2024}\u{2024}/x",
+        "x\u{0}".trim_end_matches('\0'),
+        "~",
+        "$HOME",
+        "`id`",
+        "x;y",
+        "con\u{301}",
+    ];
+    let allowed = ["x"];
+    let files = || std::fs::read_dir(world.data().join("session_plans")).map_or(0, Iterator::count);
+    for name in names {
+        let session = format!("--session={name}");
+        let write = ["tool", "call", "write_session_plan", r##"{"content":"# Plan"}"##, &session];
+        let run = world.run(write);
+        if allowed.contains(&name) {
+            assert_eq!(run.code, 0, "{run:?}");
+            continue;
+        }
+        let before = files();
+        run.fails(1, "invalid session ID: \"");
+        world.run_input("# Plan", ["plan", "write", &session]).fails(2, "");
+        let read = world.run(["read", "--", name]);
+        assert!(read.code == 2 || read.code == 3, "{name:?}: {read:?}");
+        assert_eq!(files(), before, "{name:?}");
+    }
+    let here: Vec<_> = std::fs::read_dir(world.path(""))
+        .expect("readable")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert_eq!(here.len(), 3, "{here:?}");
+    assert_eq!(world.json(["list"])["total"], 3);
+}
+
+#[test]
+fn saying_more_leaves_the_data_as_it_is() {
+    let world = World::with_sessions();
+    let quiet = world.run(["read", "old"]);
+    let loud = world.run(["-vv", "read", "old"]);
+    assert_eq!((quiet.stdout, quiet.stderr.as_str()), (loud.stdout, ""));
+    let logged = world.run_env(&[("SESS_LOG", "debug")], ["list", "--json"]);
+    assert!(serde_json::from_str::<serde_json::Value>(&logged.stdout).is_ok(), "{logged:?}");
+}
