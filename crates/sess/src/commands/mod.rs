@@ -15,12 +15,15 @@ pub mod tool;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{policy::Standing, session::Session};
 
-use crate::{cli::Command, config::Config, output::Output};
+use crate::{
+    cli::Command,
+    config::Config,
+    output::{Output, Usage},
+};
 
 /// What every command works with.
 pub struct Context {
@@ -44,8 +47,8 @@ impl Context {
 
     /// Returns the data directory; without one there is nothing that a person could ask about.
     pub fn home(&self) -> anyhow::Result<&Path> {
-        let home = self.app.settings().home.as_deref();
-        home.context("neither SESS_HOME nor HOME is set: set one of them")
+        let none = || Usage("neither SESS_HOME nor HOME is set: set one of them".to_owned());
+        Ok(self.app.settings().home.as_deref().ok_or_else(none)?)
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
@@ -55,6 +58,11 @@ impl Context {
 
 pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {
     let app = &context.app;
+    let is_tool = matches!(command, Some(Command::Mcp(_) | Command::Tool(_)));
+    if !is_tool && !matches!(command, Some(Command::Demo | Command::Whoami)) {
+        // Tools say in the words of their contract that there is no store; a person is told what to do.
+        context.home()?;
+    }
     match command {
         None => overview::run(context, output).await?,
         Some(Command::Demo) => demo::run(output).await?,

@@ -19,15 +19,15 @@ fn a_plan_is_written_shown_reviewed_and_done() {
             "content": "# Plan\n\none\n",
         })
     );
-    world.fails(["plan", "approve"], 3, "the plan is draft, not ready for review");
-    world.fails(["plan", "approve"], 3, "sess tool call exit_plan_mode --session <id>");
+    world.fails(["plan", "approve"], 4, "the plan is draft, not ready for review");
+    world.fails(["plan", "approve"], 4, "sess tool call exit_plan_mode --session <id>");
     world.fails(["plan", "done"], 3, "the plan is draft, not approved");
 
     world.ok(["tool", "call", "exit_plan_mode", "--session", "s1"]);
     world.fails(["plan", "approve", "--revision", "2"], 4, "the plan is now at revision 1, not 2");
     let back = world.ok(["plan", "request-changes", "-m", "measure first"]);
     assert_eq!(back, "Plan of session s1 is changes requested (revision 1)\n");
-    world.fails(["plan", "approve"], 3, "the plan is changes_requested, not ready for review");
+    world.fails(["plan", "approve"], 4, "the plan is changes_requested, not ready for review");
 
     world.write("two.md", "# Plan\n\nmeasure\none\n");
     let saved = world.ok(["plan", "write", "two.md"]);
