@@ -70,7 +70,7 @@ pub enum Command {
     #[command(subcommand)]
     Plan(Plan),
 
-    /// Print what happened, in order
+    /// Print what happened, in order; with --session in that one alone
     Events(Events),
 
     /// Mark a session with a star

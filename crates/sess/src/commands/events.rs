@@ -1,6 +1,7 @@
 //! `sess events`: what happened, in order, now or as it happens.
 
-use sess_app::Event;
+use sess_app::{Event, Kind};
+use sess_core::{policy::Standing, reference::ReferenceError};
 
 use super::Context;
 use crate::{
@@ -20,6 +21,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyho
     if let Some(limit) = args.limit {
         after = after.max(app.events_head().await?.saturating_sub(limit));
     }
+    let only = match &context.session {
+        Some(reference) => Some(app.plan_session(&context.caller, Some(reference)).await?.id.to_string()),
+        None => None,
+    };
     // Subscribed before the first look, so that nothing falls in between.
     let mut changes = if args.follow { Some(app.changes()?) } else { None };
     loop {
@@ -28,7 +33,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyho
             let Some(last) = events.last() else { break };
             after = last.cursor;
             for event in &events {
-                print(output, event)?;
+                if is_for(context, event, only.as_deref()).await? {
+                    print(output, event)?;
+                }
             }
         }
         let Some(changes) = &mut changes else { return Ok(()) };
@@ -36,6 +43,22 @@ pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyho
             changed = changes.changed() => changed?,
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
+    }
+}
+
+/// Tells whether an event is of the session that was asked for, and of one that this caller may see.
+async fn is_for(context: &Context, event: &Event, only: Option<&str>) -> anyhow::Result<bool> {
+    let session = event.fields["session_id"].as_str().unwrap_or_default();
+    if only.is_some_and(|only| only != session) {
+        return Ok(false);
+    }
+    if context.caller.standing == Standing::Owner {
+        return Ok(true);
+    }
+    match context.app.resolve(&context.caller, session).await {
+        Ok(_) | Err(sess_app::Error::Reference(ReferenceError::Current)) => Ok(true),
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

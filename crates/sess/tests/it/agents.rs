@@ -102,6 +102,8 @@ fn visibility_can_be_narrowed_to_the_agents_own() {
     assert!(listed.contains("earlier") && !listed.contains("new-session"), "{listed}");
     world.run_env(&env, ["read", "old"]).fails(3, "session \"old\" not found");
     assert_eq!(world.run_env(&env, ["search", "uploads", "--json"]).stdout.matches("new-session").count(), 0);
+    let events = world.run_env(&env, ["events", "--json"]).stdout;
+    assert!(events.contains("earlier") && !events.contains("new-session"), "{events}");
     // It does not bind the owner.
     let owner = world.run_env(&env[1..], ["list"]).stdout;
     assert!(owner.contains("new-session"), "{owner}");

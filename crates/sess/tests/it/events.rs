@@ -23,8 +23,12 @@ fn events_come_in_order_with_a_cursor_to_go_on_from() {
     assert_eq!((&events[1]["content"], &events[1]["revision"]), (&"# Plan\n\none\n".into(), &1.into()));
     assert_eq!((&events[2]["state"], &events[3]["change"]), (&"ready".into(), &"starred".into()));
 
+    world.ok_input("other", ["plan", "write", "--session", "s2"]);
+    assert_eq!(world.ok(["events", "--session", "s1"]).lines().count(), 4);
+    assert_eq!(world.ok(["events"]).lines().count(), 6);
+    world.fails(["events", "--session", "s3"], 3, "session \"s3\" not found");
     let cursor = events[1]["cursor"].to_string();
-    assert_eq!(world.ok(["events", "--json", "--after", &cursor]).lines().count(), 2);
+    assert_eq!(world.ok(["events", "--json", "--after", &cursor, "--session", "s1"]).lines().count(), 2);
     assert_eq!(world.ok(["events", "-n", "1"]).lines().count(), 1);
     let text = world.ok(["events"]);
     assert!(text.contains("session_plan_state    s1  revision 1 is ready, by main"), "{text}");
