@@ -27,7 +27,7 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
         list::table(output, &listing)?;
         output.line("\nNext:")?;
         if let Some(waiting) = waiting_plan(context).await {
-            output.line(&format!("  sess plan show      a plan waits for you, of session {waiting}"))?;
+            output.line(&format!("  sess plan show      review the plan of {waiting}"))?;
         } else {
             output.line("  sess plan show      print the newest plan")?;
         }

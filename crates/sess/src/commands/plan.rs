@@ -56,8 +56,8 @@ fn show(output: &Output, plan: &PlanText) -> anyhow::Result<()> {
     if output.is_terminal() {
         let PlanAnswer { session_id, revision, state, .. } = &plan.plan;
         let next = match state.as_str() {
-            "ready" => "; next: `sess plan approve`, or `sess plan request-changes -m …`",
-            "approved" => "; when it is carried out: `sess plan done`",
+            "ready" => "\n  next: `sess plan approve`, or `sess plan request-changes -m …`",
+            "approved" => "\n  when it is carried out: `sess plan done`",
             _ => "",
         };
         let text =

@@ -17,7 +17,7 @@ fn sess_alone_says_what_is_here_and_what_to_do_next() {
     assert!(filled.contains("new-session") && filled.contains("sess read -1"), "{filled}");
     world.ready_plan();
     let waiting = world.ok([]);
-    assert!(waiting.contains("a plan waits for you, of session s1"), "{waiting}");
+    assert!(waiting.contains("review the plan of s1"), "{waiting}");
     assert_eq!(world.json([])["total"], 3);
 }
 

@@ -155,7 +155,7 @@ fn a_person_is_told_how_a_plan_stands_and_data_stays_clean() {
     let shown = show(&world, 80, &["plan", "show"]);
     assert_eq!(
         shown,
-        "# Plan\n\none\n— revision 1 of session s1: ready; next: `sess plan approve`, or `sess plan request-changes -m …`\n"
+        "# Plan\n\none\n— revision 1 of session s1: ready\n  next: `sess plan approve`, or `sess plan request-changes -m …`\n"
     );
     let piped = world.run(["plan", "show"]);
     assert_eq!((piped.stdout.as_str(), piped.stderr.as_str()), ("# Plan\n\none\n", ""));
