@@ -77,12 +77,7 @@ fn a_store_of_a_newer_version() {
     store.pragma_update(None, "user_version", 99).expect("set");
     store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)).expect("settled");
     store.close().expect("closed");
-    all_say(
-        &world,
-        &path,
-        6,
-        "was written by a newer sess (schema 99, this one knows 1); update sess, nothing was changed",
-    );
+    all_say(&world, &path, 6, "was written by a newer sess (schema 99, ");
     let doctor = world.run(["doctor", "--json"]);
     assert!(
         doctor.code == 6
@@ -189,7 +184,7 @@ fn a_read_only_store_without_its_log_is_refused_with_a_sentence() {
     let before = fs::read(&path).expect("read");
     // SQLite needs the log's shared memory even to read, and cannot make it here.
     let Some(run) = mounted(&world, &format!("{READ_ONLY} \"$SESS\" list")) else { return };
-    run.fails(6, "cannot open the store");
+    run.fails(6, "is on a file system that is read-only: make it writable, then try again");
     assert_eq!(fs::read(&path).expect("read"), before);
     assert_eq!(world.json(["list"])["total"], 3);
 }
