@@ -61,7 +61,7 @@ impl App {
 
     /// Brings in one session of JSON Lines.
     pub async fn import_lines(&self, input: impl BufRead) -> Result<Import> {
-        let session = jsonl::parse(input).map_err(|error| Error::Invalid(error.to_string()))?;
+        let session = jsonl::parse(input).map_err(|error| Error::Invalid(with_cause(&error)))?;
         self.import_session(session).await
     }
 
@@ -113,14 +113,20 @@ impl App {
 fn read_file(path: &Path) -> Result<(Vec<ImportedSession>, Vec<String>)> {
     let shown = path.display();
     if docker_agent::is_sqlite(path) {
-        let read = docker_agent::read(path).map_err(|error| Error::Invalid(error.to_string()))?;
+        let read = docker_agent::read(path).map_err(|error| Error::Invalid(with_cause(&error)))?;
         return Ok((read.sessions, read.warnings));
     }
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::NotFound(format!("there is no file {shown}")),
         _ => Error::Unavailable(format!("cannot open {shown}: {error}")),
     })?;
-    let session =
-        jsonl::parse(BufReader::new(file)).map_err(|error| Error::Invalid(format!("{shown}: {error}")))?;
+    let session = jsonl::parse(BufReader::new(file))
+        .map_err(|error| Error::Invalid(format!("{shown}: {}", with_cause(&error))))?;
     Ok((vec![session], Vec::new()))
+}
+
+/// Writes an error with what caused it, all the way down.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -169,7 +169,7 @@ impl App {
                 }
             }
         }
-        Err(Error::NotFound("no session has a plan yet; name one with --session".to_owned()))
+        Err(Error::NotFound("no session has a plan yet; `sess plan write <file>` writes one".to_owned()))
     }
 
     /// Returns the owner as somebody who acts in `session`.

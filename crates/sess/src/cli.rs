@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+/// Options that every command has are listed apart from its own.
+const GLOBAL: &str = "Global options";
+
 /// The session layer for AI agents.
 ///
 /// Plans that survive the session that wrote them, and earlier sessions that the next agent can read. Agents
@@ -23,23 +26,23 @@ pub struct Cli {
     pub command: Option<Command>,
 
     /// Print JSON, with a schema_version
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
 
-    /// Act in this session: a key, an id, or <source>:<id>
-    #[arg(long, global = true, value_name = "REF", allow_hyphen_values = true)]
+    /// Act in this session: an id, a key or <source>:<id>; for plans also -1, the newest
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "REF", allow_negative_numbers = true)]
     pub session: Option<String>,
 
     /// Read the configuration from this file
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Show secrets instead of masking them (only for the owner at a terminal)
-    #[arg(long, global = true)]
+    /// Show secrets instead of masking them; for you, never for an agent
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub no_redact: bool,
 
     /// Say more on stderr; twice for more still
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -62,10 +65,12 @@ pub enum Command {
     Search(Search),
 
     /// Show, write and review a session's plan
+    ///
+    /// Without --session: the plan of the most recently active session that has one; for an agent, its own.
     #[command(subcommand)]
     Plan(Plan),
 
-    /// Print what happened, in order
+    /// Print what happened, in order; with --session in that one alone
     Events(Events),
 
     /// Mark a session with a star
@@ -96,11 +101,12 @@ pub enum Command {
 
     /// Print the completion script of a shell
     Completions {
+        /// The shell that will read it
         #[arg(value_enum)]
         shell: Shell,
     },
 
-    /// Print the manual page
+    /// Print the manual page: sess man | man -l -
     Man {
         /// A command, for its own page
         command: Option<String>,
@@ -113,7 +119,7 @@ pub struct Mcp {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub toolsets: Vec<String>,
 
-    /// Serve only these tools
+    /// Serve only these tools; `sess tool list` lists them
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tools: Vec<String>,
 }
@@ -121,14 +127,14 @@ pub struct Mcp {
 #[derive(Debug, Args)]
 pub struct List {
     /// How many, 100 at most
-    #[arg(short = 'n', long, default_value_t = 20, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
     pub limit: i64,
 
     /// Only sessions of this kind of agent, such as native, claude or codex
     #[arg(long)]
     pub source: Option<String>,
 
-    /// Only sessions of this repository, or all
+    /// Sessions of this repository, or all
     #[arg(long, value_enum, default_value_t = Scope::All)]
     pub scope: Scope,
 
@@ -150,7 +156,7 @@ pub enum Scope {
 #[derive(Debug, Args)]
 pub struct One {
     /// An id, the first 8 or more characters of one, a key, or -1 for the newest
-    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    #[arg(value_name = "REF", allow_negative_numbers = true)]
     pub reference: String,
 }
 
@@ -174,11 +180,12 @@ pub struct Read {
 
 #[derive(Debug, Args)]
 pub struct Search {
-    #[arg(required = true, allow_hyphen_values = true, trailing_var_arg = true)]
+    /// Words; in one pair of quotes all of it works: 'upload* "exactly once" -retry'
+    #[arg(required = true)]
     pub words: Vec<String>,
 
     /// How many, 100 at most
-    #[arg(short = 'n', long, default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
 
     /// Go on from here: the cursor of an earlier search
@@ -190,6 +197,8 @@ pub struct Search {
 pub struct Rename {
     #[command(flatten)]
     pub one: One,
+
+    /// The new title; '' takes it away
     pub title: String,
 }
 
@@ -226,6 +235,7 @@ pub struct Doctor {
 pub enum Tool {
     /// Call a tool and print its answer; exit 1 on a tool error
     Call {
+        /// The tool; `sess tool list` lists them
         name: String,
         /// The arguments, as a JSON object
         arguments: Option<String>,
@@ -246,6 +256,9 @@ pub enum Plan {
         revision: Option<u64>,
     },
     /// Write the plan from a file or standard input
+    ///
+    /// Without --session it replaces the plan that `sess plan show` prints; when there is none, it begins a
+    /// session of its own. An id that does not exist yet begins a session with that id.
     Write {
         /// The file; - or nothing is standard input
         file: Option<PathBuf>,
@@ -265,7 +278,7 @@ pub enum Plan {
     },
     /// Approve the plan, so that it is executed
     Approve(Review),
-    /// Send the plan back to its author
+    /// Send the plan back to its author, with -m to say why
     RequestChanges(Review),
     /// Say that the plan has been carried out
     Done(Review),

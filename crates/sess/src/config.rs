@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 use sess_app::Settings;
 use sess_core::{Timestamp, policy::ContextVisibility};
@@ -90,7 +90,9 @@ impl Config {
         let visibility = match visibility {
             None | Some("all") => ContextVisibility::All,
             Some("agent") => ContextVisibility::Agent,
-            Some(other) => bail!("tools.context.visibility is \"{other}\": expected agent or all"),
+            Some(other) => bail!(
+                "tools.context.visibility (SESS_TOOLS_CONTEXT_VISIBILITY) is \"{other}\": expected agent or all"
+            ),
         };
         let cwd = std::env::current_dir().ok();
         let repo = cwd.as_deref().and_then(repository);
@@ -121,8 +123,11 @@ fn read_file(path: &Path) -> anyhow::Result<File> {
     if text.trim().is_empty() {
         return Ok(File::default());
     }
-    serde_saphyr::from_str(&text)
-        .with_context(|| format!("the configuration {} is not valid", path.display()))
+    serde_saphyr::from_str(&text).map_err(|error| {
+        // One sentence with the line; the drawing around it would be out of place in an editor's log.
+        let reason = error.without_snippet();
+        anyhow!("the configuration {} is not valid: {reason}", path.display())
+    })
 }
 
 /// Returns the nearest directory above that is a git repository.

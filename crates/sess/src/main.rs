@@ -13,7 +13,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
     cli::{Cli, Command},
-    output::Output,
+    output::{Output, Usage},
 };
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(Command::Man { command }) => return commands::man::run(output, command.as_deref()),
         _ => {}
     }
-    let config = config::Config::load(cli.config.as_deref())?;
+    let config = config::Config::load(cli.config.as_deref()).map_err(|error| Usage(format!("{error:#}")))?;
     let context = commands::Context::new(config, cli.session, cli.no_redact);
     let code = commands::run(&context, output, cli.command).await?;
     context.app.finish().await;
@@ -72,8 +72,13 @@ fn start_log(verbose: u8) {
         _ => LevelFilter::DEBUG,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).with_env_var("SESS_LOG");
+    let mut filter = filter.from_env_lossy();
+    if verbose < 2 {
+        // What is wrong with a request is said in its answer, not a second time to whoever reads the log.
+        filter = filter.add_directive("rmcp=off".parse().expect("a directive"));
+    }
     tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false)

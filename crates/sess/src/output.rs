@@ -10,10 +10,13 @@ use console::{Alignment, Style, Term, measure_text_width, pad_str, truncate_str}
 use serde::Serialize;
 use serde_json::Value;
 use sess_app::Kind;
-use sess_core::{Timestamp, plan::ReviewError};
+use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
 
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
+
+/// The fewest columns that are left of the one that gives way.
+const YIELDING_MIN: usize = 8;
 
 pub struct Output {
     pub json: bool,
@@ -29,35 +32,71 @@ impl Output {
         self.stdout.is_term()
     }
 
+    /// Returns how many columns there are to write in; `None` when nobody looks at them.
+    pub fn width(&self) -> Option<usize> {
+        self.is_terminal().then(|| usize::from(self.stdout.size().1))
+    }
+
+    /// Cuts a line that is longer than the terminal is wide.
+    pub fn fit(&self, line: &str) -> String {
+        match self.width() {
+            Some(width) => truncate_str(line, width, "…").into_owned(),
+            None => line.to_owned(),
+        }
+    }
+
     /// Prints data as one JSON object with its version.
     pub fn data(&self, data: &impl Serialize) -> anyhow::Result<()> {
-        let mut object = serde_json::Map::from_iter([("schema_version".to_owned(), SCHEMA_VERSION.into())]);
-        match serde_json::to_value(data)? {
-            Value::Object(fields) => object.extend(fields),
-            other => drop(object.insert("data".to_owned(), other)),
-        }
+        let object = versioned(data)?;
         let text = if self.is_terminal() {
             serde_json::to_string_pretty(&object)?
         } else {
             serde_json::to_string(&object)?
         };
-        self.line(&text)
+        self.json_text(&(text + "\n"))
     }
 
-    /// Prints text that came from somewhere else; in a terminal its control characters are made visible.
+    /// Prints one object of a stream of data: one line, whoever reads.
+    pub fn data_line(&self, data: &impl Serialize) -> anyhow::Result<()> {
+        self.json_text(&(serde_json::to_string(&versioned(data)?)? + "\n"))
+    }
+
+    /// Prints JSON. In a terminal, what could steer it is written as an escape: JSON itself only asks for
+    /// that below U+0020.
+    pub fn json_text(&self, text: &str) -> anyhow::Result<()> {
+        if !self.is_terminal() {
+            return self.raw(text.as_bytes());
+        }
+        let mut escaped = String::with_capacity(text.len());
+        for c in text.chars() {
+            if steers(c) {
+                let _infallible = write!(escaped, "\\u{:04x}", c as u32);
+            } else {
+                escaped.push(c);
+            }
+        }
+        self.raw(escaped.as_bytes())
+    }
+
+    /// Prints text that came from somewhere else. In a terminal its control characters are made visible, and
+    /// its last line is ended.
     pub fn foreign(&self, text: &str) -> anyhow::Result<()> {
-        if self.is_terminal() { self.raw(visible(text).as_bytes()) } else { self.raw(text.as_bytes()) }
+        if !self.is_terminal() {
+            return self.raw(text.as_bytes());
+        }
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        self.raw((visible(text) + end).as_bytes())
     }
 
     pub fn line(&self, text: &str) -> anyhow::Result<()> {
         self.raw(format!("{text}\n").as_bytes())
     }
 
-    /// Writes bytes as they are. A reader that went away (`| head`) is no error.
+    /// Writes bytes as they are.
     pub fn raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
             written => Ok(written?),
         }
     }
@@ -68,43 +107,42 @@ impl Output {
         let _gone = writeln!(io::stderr(), "{text}");
     }
 
-    /// Prints rows in columns; in a terminal the widest column gives way.
-    pub fn table(&self, header: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
-        let is_terminal = self.is_terminal();
-        let mut widths: Vec<usize> = header.iter().map(|cell| measure_text_width(cell)).collect();
-        for row in rows {
+    /// Prints rows in columns; in a terminal the column `yielding` gives way when they are too wide.
+    pub fn table(&self, header: &[&str], yielding: usize, rows: &[Vec<String>]) -> anyhow::Result<()> {
+        let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
+        let mut rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
+        rows.insert(0, header);
+        let mut widths = vec![0; rows[0].len()];
+        for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(measure_text_width(cell));
             }
         }
-        if is_terminal {
-            let room = usize::from(self.stdout.size().1);
-            let used = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-            if let Some(widest) = widths.iter_mut().max()
-                && used > room
-            {
-                *widest = widest.saturating_sub(used - room).max(8);
+        if let Some(room) = self.width() {
+            let used = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+            if used > room {
+                widths[yielding] = widths[yielding].saturating_sub(used - room).max(YIELDING_MIN);
             }
         }
         let mut text = String::new();
-        let mut write_row = |cells: &mut dyn Iterator<Item = String>, style: &Style| {
+        for (index, row) in rows.iter().enumerate() {
             let mut line = String::new();
-            for (cell, width) in cells.zip(&widths) {
-                let cell = if is_terminal { truncate_str(&cell, *width, "…").into_owned() } else { cell };
-                let padded = pad_str(&cell, *width, Alignment::Left, None).into_owned();
-                let _infallible = write!(line, "{padded}  ");
+            for (cell, &width) in row.iter().zip(&widths) {
+                let cell = truncate_str(cell, width, "…");
+                let _infallible = write!(line, "{}  ", pad_str(&cell, width, Alignment::Left, None));
             }
-            let _infallible = writeln!(text, "{}", style.apply_to(line.trim_end()));
-        };
-        write_row(&mut header.iter().map(|&cell| cell.to_owned()), &Style::new().dim());
-        for row in rows {
-            write_row(&mut row.iter().map(|cell| visible(cell).replace(['\n', '\t'], " ")), &Style::new());
+            let style = if index == 0 { Style::new().dim() } else { Style::new() };
+            let _infallible = writeln!(text, "{}", style.apply_to(self.fit(line.trim_end())));
         }
         self.raw(text.as_bytes())
     }
 
     /// Prints an error and what it means for the exit code.
     pub fn fail(&self, error: &anyhow::Error) -> ExitCode {
+        if error.is::<ReaderGone>() {
+            return ExitCode::SUCCESS;
+        }
         let label = Style::new().for_stderr().red().bold().apply_to("error:");
         self.say(&format!("{label} {}", visible(&format!("{error:#}"))));
         if let Some(hint) = hint(error) {
@@ -114,6 +152,11 @@ impl Output {
         ExitCode::from(exit_code(error))
     }
 }
+
+/// Whoever read our output has seen enough (`| head`): an end, not a failure.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads the output")]
+pub struct ReaderGone;
 
 /// A problem with how the command was called.
 #[derive(Debug, thiserror::Error)]
@@ -139,27 +182,51 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.downcast_ref::<sess_app::Error>()?;
     match (error, error.kind()) {
-        (sess_app::Error::Reference(_), Kind::NotFound) => Some("`sess list` shows the sessions there are"),
-        (sess_app::Error::Review(ReviewError::NotReady { .. }), _) => {
-            Some("its author calls exit_plan_mode when it is ready; `sess plan log` shows its revisions")
+        (sess_app::Error::Reference(ReferenceError::Ambiguous { .. }), _)
+        | (sess_app::Error::Reference(_), Kind::NotFound) => Some("`sess list` shows the sessions there are"),
+        (sess_app::Error::Review(ReviewError::NotReady { .. }), _) => Some(
+            "its author calls exit_plan_mode when it is ready; you can do that yourself with \
+             `sess tool call exit_plan_mode --session <id>`",
+        ),
+        (sess_app::Error::Denied(_), _) => {
+            Some("an agent's session was recognised here (`sess whoami` says how); ask its person")
         }
         (_, Kind::Damaged) => Some("`sess doctor` checks the whole store"),
         _ => None,
     }
 }
 
+fn versioned(data: &impl Serialize) -> anyhow::Result<serde_json::Map<String, Value>> {
+    let mut object = serde_json::Map::from_iter([("schema_version".to_owned(), SCHEMA_VERSION.into())]);
+    match serde_json::to_value(data)? {
+        Value::Object(fields) => object.extend(fields),
+        other => drop(object.insert("data".to_owned(), other)),
+    }
+    Ok(object)
+}
+
 /// Makes control characters visible, so that text cannot steer the terminal.
 pub fn visible(text: &str) -> String {
     let shown = |c: char| match c {
-        '\n' | '\t' => c,
+        c if !steers(c) => c,
         '\u{7f}' => '\u{2421}',
         c if (c as u32) < 0x20 => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
-        c if c.is_control() => '\u{fffd}',
-        // These turn the direction of writing around.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c => c,
+        _ => '\u{fffd}',
     };
     text.chars().map(shown).collect()
+}
+
+/// [`visible`], on one line.
+pub fn one_line(text: &str) -> String {
+    visible(text).replace(['\n', '\t'], " ")
+}
+
+/// Tells whether a character acts on the terminal instead of being shown in it.
+fn steers(c: char) -> bool {
+    // Besides control characters these, which turn the direction of writing around.
+    let turns =
+        matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
+    turns || c.is_control() && !matches!(c, '\n' | '\t')
 }
 
 /// Says how long ago something was, in one short word.

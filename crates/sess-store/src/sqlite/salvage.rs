@@ -44,8 +44,9 @@ pub fn health(dir: &Path) -> Result<Health> {
     }
     let mut health =
         Health { path: path.clone(), sqlite: rusqlite::version().to_owned(), ..Health::default() };
-    if let Err(Error::Damaged(reason)) = connection::prepare(dir) {
-        health.damage.push(reason);
+    match connection::prepare(dir) {
+        Err(Error::Damaged(reason)) => health.damage.push(reason),
+        prepared => drop(prepared?),
     }
     let reader = connection::connect(&path, Access::Read)?;
     leave_untouched(&reader);

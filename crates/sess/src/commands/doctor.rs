@@ -6,11 +6,12 @@ use anyhow::Context as _;
 use console::Style;
 use serde::Serialize;
 use serde_json::json;
+use sess_app::Kind;
 
 use super::Context;
 use crate::{
     cli,
-    output::{Output, visible},
+    output::{Output, one_line},
 };
 
 /// SQLite before this version can corrupt a write-ahead log.
@@ -23,7 +24,7 @@ const NETWORK_FILE_SYSTEMS: [(u64, &str); 4] =
 #[derive(Serialize)]
 struct Check {
     name: &'static str,
-    /// `ok`, `warning` or `damaged`.
+    /// `ok`, `warning`, `damaged`, or `failed` when there was no looking.
     outcome: &'static str,
     detail: String,
 }
@@ -50,7 +51,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
                 }
             }
             Err(error) => {
-                checks.push(Check { name: "store", outcome: "damaged", detail: error.to_string() });
+                let outcome = if error.kind() == Kind::Damaged { "damaged" } else { "failed" };
+                checks.push(Check { name: "store", outcome, detail: error.to_string() });
             }
         }
     } else {
@@ -60,9 +62,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             detail: "none yet: it is made at the first write".to_owned(),
         });
     }
-    let is_damaged = checks.iter().any(|check| check.outcome == "damaged");
+    let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
+    let (is_damaged, has_failed) = (has("damaged"), has("failed"));
     if output.json {
-        output.data(&json!({ "healthy": !is_damaged, "checks": checks }))?;
+        output.data(&json!({ "healthy": !is_damaged && !has_failed, "checks": checks }))?;
     } else {
         for check in &checks {
             let style = match check.outcome {
@@ -70,8 +73,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
                 "warning" => Style::new().yellow(),
                 _ => Style::new().red(),
             };
-            let line =
-                format!("{:<8} {:<12} {}", style.apply_to(check.outcome), check.name, visible(&check.detail));
+            let line = format!(
+                "{:<8} {:<12} {}",
+                style.apply_to(check.outcome),
+                check.name,
+                one_line(&check.detail)
+            );
             output.line(&line)?;
         }
         if is_damaged {
@@ -81,7 +88,11 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             );
         }
     }
-    Ok(ExitCode::from(u8::from(is_damaged)))
+    Ok(ExitCode::from(match (is_damaged, has_failed) {
+        (true, _) => 1,
+        (false, true) => 6,
+        (false, false) => 0,
+    }))
 }
 
 async fn salvage(context: &Context, output: &Output, target: &Path) -> anyhow::Result<ExitCode> {

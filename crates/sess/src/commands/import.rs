@@ -1,7 +1,8 @@
 //! `sess import` and `sess export`: sessions from files, and back into them.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
+use anyhow::Context as _;
 use serde_json::json;
 use sess_app::{App, Import, ImportedFile};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -9,7 +10,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::{Context, Progress};
 use crate::{
     cli,
-    output::{Output, exit_code, visible},
+    output::{Output, ReaderGone, exit_code, visible},
 };
 
 /// How many files are read at a time. Their commits share disk flushes.
@@ -30,27 +31,40 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
     let progress = Progress::new("importing");
     let mut worst = 0;
     let mut done = 0;
-    while let Some(finished) = running.join_next().await {
+    loop {
+        let finished = tokio::select! {
+            finished = running.join_next() => finished,
+            () = tokio::time::sleep(Progress::STEP) => {
+                progress.set(done, all);
+                continue;
+            }
+        };
+        let Some(finished) = finished else { break };
         let (file, outcome) = finished?;
         done += 1;
         progress.set(done, all);
         match outcome {
             Ok(imported) => {
                 for warning in &imported.warnings {
-                    output.say(&format!("warning: {}: {}", file.display(), visible(warning)));
+                    let warning = format!("warning: {}: {warning}", file.display());
+                    progress.aside(|| output.say(&visible(&warning)));
                 }
                 for session in &imported.sessions {
-                    acknowledge(output, &file, session)?;
+                    match progress.aside(|| acknowledge(output, &file, session)) {
+                        // The rest is brought in all the same.
+                        Err(error) if error.is::<ReaderGone>() => {}
+                        told => told?,
+                    }
                 }
                 for error in imported.refused {
                     let error = anyhow::Error::from(error);
                     worst = worst.max(exit_code(&error));
-                    output.fail(&error);
+                    progress.aside(|| output.fail(&error));
                 }
             }
             Err(error) => {
                 worst = worst.max(exit_code(&error));
-                output.fail(&error);
+                progress.aside(|| output.fail(&error));
             }
         }
     }
@@ -65,7 +79,7 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
 async fn import_one(app: &App, file: PathBuf) -> anyhow::Result<ImportedFile> {
     if file.as_os_str() == "-" {
         let input = std::io::BufReader::new(std::io::stdin());
-        let session = app.import_lines(input).await?;
+        let session = app.import_lines(input).await.context("standard input")?;
         return Ok(ImportedFile { sessions: vec![session], ..ImportedFile::default() });
     }
     Ok(app.import_file(file).await?)
@@ -74,16 +88,16 @@ async fn import_one(app: &App, file: PathBuf) -> anyhow::Result<ImportedFile> {
 /// Says, as soon as it is durable, what was brought in.
 fn acknowledge(output: &Output, file: &std::path::Path, session: &Import) -> anyhow::Result<()> {
     if output.json {
-        let line = json!({
-            "schema_version": 1, "file": file, "id": session.id, "added": session.added, "total": session.total,
+        return output.data_line(&json!({
+            "file": file, "id": session.id, "added": session.added, "total": session.total,
             "existed": session.existed,
-        });
-        return output.line(&line.to_string());
+        }));
     }
+    let messages = |count: u64| if count == 1 { "1 message".to_owned() } else { format!("{count} messages") };
     let what = match (session.existed, session.added) {
-        (false, added) => format!("{added} messages"),
+        (false, added) => messages(added),
         (true, 0) => "already here".to_owned(),
-        (true, added) => format!("{added} new messages, {} in all", session.total),
+        (true, added) => format!("{added} new, {} in all", messages(session.total)),
     };
     output.line(&format!("imported {}: {what}", session.id))
 }
@@ -95,9 +109,13 @@ pub async fn export(context: &Context, output: &Output, reference: &str) -> anyh
         let text = "only the owner may export a session".to_owned();
         return Err(sess_app::Error::Denied(text).into());
     }
-    let _ = output;
-    let mut stdout = std::io::BufWriter::new(std::io::stdout());
-    context.app.export(&session, &mut |text| stdout.write_all(text.as_bytes())).await?;
-    stdout.flush()?;
-    Ok(())
+    let mut outcome = Ok(());
+    let mut print = |text: &str| {
+        outcome = output.json_text(text);
+        // The app only needs to know that it can stop.
+        if outcome.is_err() { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    };
+    let exported = context.app.export(&session, &mut print).await;
+    outcome?;
+    Ok(exported?)
 }

@@ -1,7 +1,9 @@
 //! `sess list`, and the lines that other commands show of a session.
 
+use std::collections::HashSet;
+
 use sess_app::{ListSessions, Listed, Listing, Scope};
-use sess_core::Timestamp;
+use sess_core::{Timestamp, reference::PREFIX_LEN_MIN};
 
 use super::Context;
 use crate::{
@@ -9,6 +11,12 @@ use crate::{
     config::now,
     output::{Output, Usage, ago, visible},
 };
+
+/// On narrower terminals ids are shown as far as they tell sessions apart, so that titles can be read.
+const FULL_IDS_WIDTH: usize = 110;
+
+/// The longest id there is.
+const ID_LEN_MAX: usize = 128;
 
 pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow::Result<()> {
     let source = args.source.map(|name| name.parse()).transpose();
@@ -28,7 +36,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
         return output.data(&listing);
     }
     if listing.sessions.is_empty() {
-        output.say("no sessions; `sess import` brings some in, `sess demo` shows what they are for");
+        let is_filtered = ask.source.is_some() || ask.query.is_some() || ask.scope == Scope::Repo;
+        output.say(if is_filtered {
+            "no session fits; `sess list` alone shows all"
+        } else {
+            "no sessions; `sess import` brings some in, `sess demo` shows what they are for"
+        });
         return Ok(());
     }
     table(output, &listing)?;
@@ -42,19 +55,31 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
 
 pub fn table(output: &Output, listing: &Listing) -> anyhow::Result<()> {
     let now = now();
+    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
+    let id_len = if is_narrow { telling_len(&listing.sessions) } else { usize::MAX };
     let rows = listing.sessions.iter().enumerate().map(|(index, session)| {
         let updated =
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
         vec![
             format!("-{}", index + 1),
-            session.id.clone(),
+            session.id.chars().take(id_len).collect(),
             format!("{}{}", if session.starred { "★ " } else { "" }, title(session)),
             session.num_messages.to_string(),
             updated,
             session.agent.clone(),
         ]
     });
-    output.table(&["REF", "ID", "TITLE", "MESSAGES", "ACTIVE", "AGENT"], &rows.collect::<Vec<_>>())
+    output.table(&["REF", "ID", "TITLE", "MESSAGES", "ACTIVE", "AGENT"], 2, &rows.collect::<Vec<_>>())
+}
+
+/// Returns how much of each id tells these sessions apart, and is taken as a reference.
+fn telling_len(sessions: &[Listed]) -> usize {
+    let is_telling = |len: &usize| {
+        let beginnings: HashSet<&str> =
+            sessions.iter().map(|session| session.id.get(..*len).unwrap_or(&session.id)).collect();
+        beginnings.len() == sessions.len()
+    };
+    (PREFIX_LEN_MIN..ID_LEN_MAX).find(is_telling).unwrap_or(ID_LEN_MAX)
 }
 
 /// Says what was done to a session.
@@ -62,7 +87,7 @@ pub fn changed(output: &Output, what: &str, session: &Listed) -> anyhow::Result<
     if output.json {
         return output.data(session);
     }
-    output.say(&format!("{what} {} ({})", session.id, visible(title(session))));
+    output.say(&format!("{what} {}: {}", session.id, visible(title(session))));
     Ok(())
 }
 

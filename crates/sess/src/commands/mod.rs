@@ -15,12 +15,15 @@ pub mod tool;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{policy::Standing, session::Session};
 
-use crate::{cli::Command, config::Config, output::Output};
+use crate::{
+    cli::Command,
+    config::Config,
+    output::{Output, Usage},
+};
 
 /// What every command works with.
 pub struct Context {
@@ -44,8 +47,8 @@ impl Context {
 
     /// Returns the data directory; without one there is nothing that a person could ask about.
     pub fn home(&self) -> anyhow::Result<&Path> {
-        let home = self.app.settings().home.as_deref();
-        home.context("neither SESS_HOME nor HOME is set: set one of them")
+        let none = || Usage("neither SESS_HOME nor HOME is set: set one of them".to_owned());
+        Ok(self.app.settings().home.as_deref().ok_or_else(none)?)
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
@@ -55,10 +58,15 @@ impl Context {
 
 pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {
     let app = &context.app;
+    let is_tool = matches!(command, Some(Command::Mcp(_) | Command::Tool(_)));
+    if !is_tool && !matches!(command, Some(Command::Demo | Command::Whoami)) {
+        // Tools say in the words of their contract that there is no store; a person is told what to do.
+        context.home()?;
+    }
     match command {
         None => overview::run(context, output).await?,
         Some(Command::Demo) => demo::run(output).await?,
-        Some(Command::Mcp(args)) => mcp::run(context, args).await?,
+        Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
@@ -104,10 +112,12 @@ pub struct Progress {
 
 impl Progress {
     const SHOWN_AFTER: Duration = Duration::from_millis(500);
+    /// How often work that does not count its steps lets the clock run on.
+    pub const STEP: Duration = Duration::from_millis(200);
 
     pub fn new(what: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}");
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what);
         Self { bar, started: std::time::Instant::now() }
@@ -119,6 +129,11 @@ impl Progress {
         }
         self.bar.set_length(all);
         self.bar.set_position(done);
+    }
+
+    /// Says something beside the bar, without the two running into each other.
+    pub fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.bar.suspend(say)
     }
 }
 

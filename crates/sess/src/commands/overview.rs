@@ -2,6 +2,7 @@
 
 use console::Style;
 use sess_app::ListSessions;
+use sess_core::policy::Standing;
 
 use super::{Context, list};
 use crate::output::{Output, visible};
@@ -19,24 +20,38 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
         output.line("There are no sessions yet. Next:")?;
         output
             .line("  sess demo                        see plans and context at work, in a temporary store")?;
-        output.line(
-            "  claude mcp add sess -- sess mcp  give the tools to Claude Code (other hosts: the README)",
-        )?;
+        output
+            .line("  claude mcp add sess -- sess mcp  give the tools to Claude Code; README: other agents")?;
         output.line("  sess import <file.jsonl>         bring in a session")?;
     } else {
         list::table(output, &listing)?;
-        output.line(
-            "\nNext: `sess read -1` prints the newest, `sess search <words>` finds a message, \
-                     `sess plan show` prints a plan.",
-        )?;
+        output.line("\nNext:")?;
+        if let Some(waiting) = waiting_plan(context).await {
+            output.line(&format!("  sess plan show      review the plan of {waiting}"))?;
+        } else {
+            output.line("  sess plan show      print the newest plan")?;
+        }
+        output.line("  sess read -1        print the newest session")?;
+        output.line("  sess search <words> find a message")?;
     }
     output.line("All commands: `sess --help`.")
+}
+
+/// Returns the session whose plan is ready for review, if it is the one that `sess plan show` prints.
+async fn waiting_plan(context: &Context) -> Option<String> {
+    let session = context.app.plan_session(&context.caller, None).await.ok()?;
+    let plan = context.app.plan_of(&session).await.ok()?.plan;
+    (plan.state == "ready").then_some(plan.session_id)
 }
 
 pub async fn whoami(context: &Context, output: &Output) -> anyhow::Result<()> {
     let whoami = context.app.whoami(&context.caller).await;
     if output.json {
         return output.data(&whoami);
+    }
+    if context.caller.standing == Standing::Owner && context.session.is_none() {
+        output.line("You are the owner: nothing here says that an agent is calling.")?;
+        return output.line("A tool called from here works in a new session, unless --session names one.");
     }
     let mut rows = vec![("standing", whoami.standing.to_owned())];
     rows.extend(whoami.session_id.map(|id| ("session", id)));

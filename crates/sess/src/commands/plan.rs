@@ -1,13 +1,16 @@
 //! `sess plan …`: what a person does with a session's plan.
 
-use std::{io::Read as _, path::Path};
+use std::{
+    io::{IsTerminal as _, Read as _},
+    path::Path,
+};
 
 use anyhow::{Context as _, bail};
 use console::Style;
 use serde_json::json;
-use sess_app::{PlanText, ReviewPlan, WritePlan};
-use sess_core::{Timestamp, plan::Verdict, session::Session};
-use similar::{ChangeTag, TextDiff};
+use sess_app::{Caller, Kind, PlanAnswer, PlanText, ReviewPlan, WritePlan};
+use sess_core::{Timestamp, plan::Verdict, reference::ReferenceError, session::Session};
+use similar::TextDiff;
 
 use super::Context;
 use crate::{
@@ -22,8 +25,8 @@ const LOG_LEN_MAX: usize = 1_000;
 pub async fn run(context: &Context, output: &Output, args: Plan) -> anyhow::Result<()> {
     match args {
         Plan::Show { revision } => {
-            let plan = load(context, revision).await?;
-            if output.json { output.data(&plan) } else { output.foreign(&plan.content) }
+            let (_, plan) = load(context, revision).await?;
+            show(output, &plan)
         }
         Plan::Write { file, guard } => write(context, output, file.as_deref(), guard).await,
         Plan::Edit => edit(context, output).await,
@@ -33,14 +36,35 @@ pub async fn run(context: &Context, output: &Output, args: Plan) -> anyhow::Resu
         Plan::RequestChanges(args) => review(context, output, Verdict::RequestChanges, args).await,
         Plan::Done(args) => review(context, output, Verdict::Done, args).await,
         Plan::Export { file } => {
-            let plan = load(context, None).await?;
-            match file {
-                None => output.raw(plan.content.as_bytes()),
-                Some(file) => std::fs::write(&file, &plan.content)
-                    .with_context(|| format!("cannot write {}", file.display())),
-            }
+            let (_, plan) = load(context, None).await?;
+            let Some(file) = file else { return show(output, &plan) };
+            std::fs::write(&file, &plan.content)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            let PlanAnswer { session_id, revision, .. } = &plan.plan;
+            output.say(&format!("revision {revision} of session {session_id} is in {}", file.display()));
+            Ok(())
         }
     }
+}
+
+/// Prints a plan; to a person also how it stands, and what can be done about it.
+fn show(output: &Output, plan: &PlanText) -> anyhow::Result<()> {
+    if output.json {
+        return output.data(plan);
+    }
+    output.foreign(&plan.content)?;
+    if output.is_terminal() {
+        let PlanAnswer { session_id, revision, state, .. } = &plan.plan;
+        let next = match state.as_str() {
+            "ready" => "\n  next: `sess plan approve`, or `sess plan request-changes -m …`",
+            "approved" => "\n  when it is carried out: `sess plan done`",
+            _ => "",
+        };
+        let text =
+            format!("— revision {revision} of session {session_id}: {}{next}", state.replace('_', " "));
+        output.say(&Style::new().for_stderr().dim().apply_to(text).to_string());
+    }
+    Ok(())
 }
 
 /// Returns the session that is meant: the one named, the one that calls, or
@@ -49,18 +73,22 @@ async fn session(context: &Context) -> anyhow::Result<Session> {
     Ok(context.app.plan_session(&context.caller, context.session.as_deref()).await?)
 }
 
-async fn load(context: &Context, revision: Option<u64>) -> anyhow::Result<PlanText> {
+async fn load(context: &Context, revision: Option<u64>) -> anyhow::Result<(Session, PlanText)> {
     let session = session(context).await?;
-    Ok(match revision {
+    let plan = match revision {
         None => context.app.plan_of(&session).await?,
         Some(revision) => context.app.plan_revision(&session, revision).await?,
-    })
+    };
+    Ok((session, plan))
 }
 
 async fn write(context: &Context, output: &Output, file: Option<&Path>, guard: Guard) -> anyhow::Result<()> {
     let content = match file.filter(|file| file.as_os_str() != "-") {
         Some(file) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
         None => {
+            if std::io::stdin().is_terminal() {
+                output.say("type the plan; Ctrl-D ends it");
+            }
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             bytes
@@ -69,36 +97,58 @@ async fn write(context: &Context, output: &Output, file: Option<&Path>, guard: G
     let Ok(content) = String::from_utf8(content) else {
         return Err(Usage("the plan is not valid UTF-8".to_owned()).into());
     };
-    store(context, output, content, guard.expect_revision, guard.idempotency_key).await
+    let writer = writer(context).await?;
+    let Guard { expect_revision, idempotency_key } = guard;
+    store(context, output, &writer, WritePlan { content, expect_revision, idempotency_key }).await
 }
 
-async fn store(
-    context: &Context,
-    output: &Output,
-    content: String,
-    expect_revision: Option<u64>,
-    idempotency_key: Option<String>,
-) -> anyhow::Result<()> {
-    let write = WritePlan { content, expect_revision, idempotency_key };
-    let caller = match &context.session {
-        Some(_) => context.caller.clone(),
-        // The owner without a session means the plan that `show` shows.
-        None => match context.app.plan_session(&context.caller, None).await {
-            Ok(session) => context.app.owner_as(&context.caller, &session),
-            Err(_) => context.caller.clone(),
-        },
+/// Returns who writes: somebody in the session that `show` means, else in a
+/// session that the write begins.
+async fn writer(context: &Context) -> anyhow::Result<Caller> {
+    let caller = &context.caller;
+    let session = match context.app.plan_session(caller, context.session.as_deref()).await {
+        // Nothing can begin under a name like `-3`.
+        Err(error @ sess_app::Error::Reference(ReferenceError::OutOfRange { .. })) => {
+            return Err(error.into());
+        }
+        Err(error) if error.kind() == Kind::NotFound => return Ok(caller.clone()),
+        found => found?,
     };
-    let plan = context.app.write_plan(&caller, write).await?;
+    // The beginning of an id names a session only where nobody would give a new one that name: with
+    // `build-10` here, `--session build-1` begins another. A UUID is made by a machine.
+    let is_cut = |given: &str| session.id.as_str().starts_with(given) && session.id.as_str() != given;
+    if context.session.as_deref().is_some_and(is_cut) && !is_uuid(session.id.as_str()) {
+        return Ok(caller.clone());
+    }
+    Ok(context.app.owner_as(caller, &session))
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36
+        && id
+            .char_indices()
+            .all(|(at, c)| if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() })
+}
+
+async fn store(context: &Context, output: &Output, writer: &Caller, write: WritePlan) -> anyhow::Result<()> {
+    let is_new = !context.app.whoami(writer).await.stored;
+    let plan = context.app.write_plan(writer, write).await?;
     if output.json {
         return output.data(&plan);
     }
-    output.line(&format!("Plan saved to {} (revision {})", plan.path, plan.revision))
+    let session = if is_new { "a new session," } else { "session" };
+    output.line(&format!(
+        "Plan of {session} {}, saved as revision {}: {}",
+        plan.session_id, plan.revision, plan.path
+    ))
 }
 
 async fn edit(context: &Context, output: &Output) -> anyhow::Result<()> {
-    let plan = load(context, None).await?;
-    let variable =
-        |name: &str| context.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let (session, plan) = load(context, None).await?;
+    let variable = |name: &str| {
+        let set = context.env.iter().find(|(key, value)| key == name && !value.is_empty());
+        set.map(|(_, value)| value.as_str())
+    };
     let editor = variable("VISUAL").or(variable("EDITOR")).unwrap_or("vi");
     let mut file = tempfile::Builder::new().prefix("plan-").suffix(".md").tempfile()?;
     std::io::Write::write_all(&mut file, plan.content.as_bytes())?;
@@ -118,7 +168,15 @@ async fn edit(context: &Context, output: &Output) -> anyhow::Result<()> {
         output.say("nothing changed");
         return Ok(());
     }
-    store(context, output, content, Some(plan.plan.revision), None).await
+    let write = WritePlan { content, expect_revision: Some(plan.plan.revision), idempotency_key: None };
+    let writer = context.app.owner_as(&context.caller, &session);
+    let stored = store(context, output, &writer, write).await;
+    if stored.is_err()
+        && let Ok((_, path)) = file.keep()
+    {
+        output.say(&format!("what you wrote is kept in {}", path.display()));
+    }
+    stored
 }
 
 async fn log(context: &Context, output: &Output) -> anyhow::Result<()> {
@@ -132,7 +190,7 @@ async fn log(context: &Context, output: &Output) -> anyhow::Result<()> {
         let at = Timestamp::parse_rfc3339(&entry.at).map(|at| ago(at, now)).unwrap_or_default();
         vec![entry.revision.to_string(), entry.agent.clone(), at, entry.bytes.to_string()]
     });
-    output.table(&["REVISION", "BY", "WHEN", "BYTES"], &rows.collect::<Vec<_>>())
+    output.table(&["REVISION", "BY", "WHEN", "BYTES"], 1, &rows.collect::<Vec<_>>())
 }
 
 async fn diff(context: &Context, output: &Output, from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
@@ -140,25 +198,32 @@ async fn diff(context: &Context, output: &Output, from: Option<u64>, to: Option<
     let newest = context.app.plan_log(&session, 1).await?.last().map_or(0, |entry| entry.revision);
     let to = to.unwrap_or(newest);
     let from = from.unwrap_or(to.saturating_sub(1));
-    let old = context.app.plan_revision(&session, from).await?.content;
+    // Before the first revision there was nothing.
+    let old = match from {
+        0 => String::new(),
+        _ => context.app.plan_revision(&session, from).await?.content,
+    };
     let new = context.app.plan_revision(&session, to).await?.content;
     let diff = TextDiff::from_lines(&old, &new);
+    let text = diff.unified_diff().header(&format!("revision {from}"), &format!("revision {to}")).to_string();
     if output.json {
-        let text =
-            diff.unified_diff().header(&format!("revision {from}"), &format!("revision {to}")).to_string();
         return output.data(&json!({ "session_id": session.id, "from": from, "to": to, "diff": text }));
     }
-    output.line(&format!("--- revision {from}\n+++ revision {to}"))?;
-    for group in diff.grouped_ops(3) {
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-            let (sign, style) = match change.tag() {
-                ChangeTag::Delete => ("-", Style::new().red()),
-                ChangeTag::Insert => ("+", Style::new().green()),
-                ChangeTag::Equal => (" ", Style::new()),
-            };
-            let line = visible(change.value().trim_end_matches('\n'));
-            output.line(&style.apply_to(format!("{sign}{line}")).to_string())?;
-        }
+    if text.is_empty() {
+        output.say(&format!("revisions {from} and {to} are the same"));
+    }
+    if !output.is_terminal() {
+        return output.raw(text.as_bytes());
+    }
+    for (index, line) in text.lines().enumerate() {
+        let style = match line.as_bytes().first() {
+            _ if index < 2 => Style::new().bold(),
+            Some(b'-') => Style::new().red(),
+            Some(b'+') => Style::new().green(),
+            Some(b'@') => Style::new().cyan(),
+            _ => Style::new(),
+        };
+        output.line(&style.apply_to(visible(line)).to_string())?;
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! `sess search`: the message that said it.
 
-use console::Style;
+use console::{Style, truncate_str};
 use sess_core::Timestamp;
 
 use super::{Context, Progress};
 use crate::{
     cli,
     config::now,
-    output::{Output, ago, visible},
+    output::{Output, ago, one_line},
 };
 
 pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyhow::Result<()> {
@@ -22,17 +22,20 @@ pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyho
         return output.data(&found);
     }
     if found.hits.is_empty() {
-        output.say("nothing found");
+        output.say("nothing found; fewer words, or the beginning of one with a star (upl*), find more");
         return Ok(());
     }
     let now = now();
     for hit in &found.hits {
         let at = Timestamp::parse_rfc3339(&hit.timestamp).map(|at| ago(at, now)).unwrap_or_default();
         let title = if hit.session.title.is_empty() { "(untitled)" } else { &hit.session.title };
-        let place = format!("{}#{}", hit.session.id, hit.seq);
-        let line = format!("{}  {}  {at}", Style::new().bold().apply_to(place), visible(title));
-        output.line(&line)?;
-        output.line(&format!("    {}", visible(&hit.snippet)))?;
+        let (place, title) = (format!("{}#{}", hit.session.id, hit.seq), one_line(title));
+        // The title gives way; where and when stay.
+        let room =
+            output.width().map_or(usize::MAX, |width| width.saturating_sub(place.len() + at.len() + 4));
+        let title = truncate_str(&title, room, "…");
+        output.line(&format!("{}  {title}  {at}", Style::new().bold().apply_to(place)))?;
+        output.line(&format!("    {}", one_line(&hit.snippet)))?;
     }
     if let Some(cursor) = found.cursor {
         output.say(&format!("older ones: --before {cursor}"));

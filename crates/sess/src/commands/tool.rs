@@ -46,9 +46,6 @@ async fn call(context: &Context, output: &Output, call: ToolCall) -> anyhow::Res
         output.say(&visible(&answer.text));
     } else {
         output.foreign(&answer.text)?;
-        if output.is_terminal() && !answer.text.ends_with('\n') {
-            output.line("")?;
-        }
     }
     Ok(ExitCode::from(u8::from(answer.is_error)))
 }
@@ -72,7 +69,7 @@ fn list(output: &Output) -> anyhow::Result<ExitCode> {
             let what = tool.description.split_inclusive(". ").next().unwrap_or_default();
             vec![tool.name.to_owned(), tool.toolset.to_string(), what.trim().to_owned()]
         });
-        output.table(&["TOOL", "TOOLSET", "WHAT IT DOES"], &rows.collect::<Vec<_>>())?;
+        output.table(&["TOOL", "TOOLSET", "WHAT IT DOES"], 2, &rows.collect::<Vec<_>>())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,183 @@
+//! What a terminal gets: columns that fit, colours unless refused, and nothing that steers it.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    os::fd::OwnedFd,
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use serde_json::json;
+
+use crate::world::{World, message, session};
+
+const EVIL: &str = "evil \u{1b}[2J\u{1b}]0;owned\u{7} \u{9b}31m\u{202e}end";
+
+/// Runs a command in a terminal of some width; returns what the terminal was sent.
+fn in_terminal(mut command: Command, width: u16) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
+    let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("UTF-8");
+    let size = Winsize { ws_row: 30, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    let open = || File::options().read(true).write(true).open(&name).expect("the terminal opens");
+    let slave = open();
+    tcsetwinsize(&slave, size).expect("a size");
+    command.env("TERM", "xterm-256color").stdin(Stdio::null());
+    command.stdout(OwnedFd::from(open())).stderr(OwnedFd::from(open()));
+    let mut child = command.spawn().expect("sess starts");
+    drop((command, slave));
+    let mut shown = Vec::new();
+    // Linux says EIO when the last writer is gone: that is the end.
+    let _end = File::from(master).read_to_end(&mut shown);
+    child.wait().expect("it ends");
+    String::from_utf8(shown).expect("UTF-8").replace("\r\n", "\n")
+}
+
+fn show(world: &World, width: u16, args: &[&str]) -> String {
+    let mut command = world.command(args.iter().copied());
+    command.env("NO_COLOR", "1");
+    in_terminal(command, width)
+}
+
+fn evil_world() -> World {
+    let world = World::new();
+    world.write("evil.jsonl", &session("evil-session", EVIL, &[message("user", EVIL, 1)]));
+    world.ok(["import", "evil.jsonl"]);
+    world.ok_input(EVIL, ["plan", "write", "--session", "evil-session"]);
+    world.ok_input(&format!("{EVIL} 2"), ["plan", "write", "--session", "evil-session"]);
+    world
+}
+
+#[test]
+fn control_characters_are_made_visible_in_every_command() {
+    let world = evil_world();
+    let commands: [&[&str]; 16] = [
+        &[],
+        &["list"],
+        &["read", "-1"],
+        &["search", "evil"],
+        &["events"],
+        &["plan", "show"],
+        &["plan", "diff"],
+        &["plan", "log"],
+        &["plan", "export"],
+        &["star", "-1"],
+        &["rename", "-1", EVIL],
+        &["read", EVIL],
+        &["tool", "call", "read_session", r#"{"session_id":"-1"}"#],
+        &["import", EVIL],
+        &["tool", "call", "read_session", "{\"session_id\":\"\\u001b[2J\"}"],
+        &["doctor"],
+    ];
+    for args in commands {
+        for json in [&[][..], &["--json"]] {
+            let all = [args, json].concat();
+            let shown = show(&world, 200, &all);
+            let bad = shown.chars().find(|&c| c.is_control() && !"\n\t".contains(c) || c == '\u{202e}');
+            assert_eq!(bad, None, "{all:?}: {shown:?}");
+        }
+    }
+    assert!(show(&world, 200, &["list"]).contains("evil ␛[2J␛]0;owned␇"));
+    assert!(show(&world, 200, &["export", "-1"]).contains("\\u009b31m\\u202eend"));
+    // Whoever is no terminal gets the bytes.
+    assert_eq!(world.ok(["plan", "show", "--revision", "1"]), EVIL);
+}
+
+#[test]
+fn the_title_gives_way_and_the_id_stays() {
+    let world = World::new();
+    let ids = ["3a1f9c52-8f1e-4c0a-9b1a-6f2d5b7c8e90", "3a1f9c52-8f2e-4c0a-9b1a-6f2d5b7c8e91", "short"];
+    let titles = [
+        "A title that is far too long for eighty columns and then some more words",
+        "日本語のタイトルはとても長いので切り詰める必要があります🎉🎉",
+        "",
+    ];
+    for ((id, title), n) in ids.iter().zip(titles).zip(1..) {
+        world.write("s.jsonl", &session(id, title, &[message("user", "x", n)]));
+        world.ok(["import", "s.jsonl"]);
+    }
+    for width in [60, 80, 100, 120, 200] {
+        let table = show(&world, width, &["list"]);
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(lines.len(), 4, "{table}");
+        let columns: Vec<_> = lines.iter().map(|line| console_width(line)).collect();
+        assert!(columns.iter().all(|&line| line <= usize::from(width)), "{columns:?}\n{table}");
+        // Each id is there as a reference that works.
+        for (line, id) in lines[1..].iter().zip(["short", ids[1], ids[0]]) {
+            let shown = line.split_whitespace().nth(1).expect("an id");
+            assert!(id.starts_with(shown), "{shown} of {id}");
+            assert_eq!(world.json(["read", shown])["session_id"], id);
+        }
+    }
+    let narrow = show(&world, 80, &["list"]);
+    assert!(narrow.contains("-3   3a1f9c52-8f1  A title that is far too long fo…"), "{narrow}");
+    assert!(show(&world, 120, &["list"]).contains(ids[0]));
+    for args in [&["events"][..], &["search", "x"]] {
+        let shown = show(&world, 80, args);
+        assert!(shown.lines().all(|line| console_width(line) <= 80), "{shown}");
+    }
+}
+
+/// How many columns a line takes.
+fn console_width(line: &str) -> usize {
+    console::measure_text_width(line)
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let world = World::with_sessions();
+    world.ready_plan();
+    world.ok_input("# Plan\n\ntwo\n", ["plan", "write", "--session", "s1"]);
+    for args in [
+        &["list"][..],
+        &["plan", "diff"],
+        &["search", "uploads"],
+        &["doctor"],
+        &["--help"],
+        &["nothing"],
+        &["read", "nobody"],
+    ] {
+        let piped = world.run_env(&[("TERM", "xterm-256color")], args.iter().copied());
+        assert!(!piped.stdout.contains('\u{1b}') && !piped.stderr.contains('\u{1b}'), "{args:?} {piped:?}");
+        assert!(in_terminal(world.command(args.iter().copied()), 80).contains('\u{1b}'), "{args:?}");
+        assert!(!show(&world, 80, args).contains('\u{1b}'), "{args:?} with NO_COLOR");
+    }
+}
+
+#[test]
+fn a_person_is_told_how_a_plan_stands_and_data_stays_clean() {
+    let world = World::new();
+    world.ready_plan();
+    let shown = show(&world, 80, &["plan", "show"]);
+    assert_eq!(
+        shown,
+        "# Plan\n\none\n— revision 1 of session s1: ready\n  next: `sess plan approve`, or `sess plan request-changes -m …`\n"
+    );
+    let piped = world.run(["plan", "show"]);
+    assert_eq!((piped.stdout.as_str(), piped.stderr.as_str()), ("# Plan\n\none\n", ""));
+    // A terminal gets JSON to read, a pipe gets one line.
+    assert!(show(&world, 80, &["plan", "show", "--json"]).starts_with("{\n  \"schema_version\": 1,\n"));
+    let piped = world.ok(["plan", "show", "--json"]);
+    assert_eq!(piped.lines().count(), 1);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&piped).expect("JSON")["state"], json!("ready"));
+}
+
+#[test]
+fn a_long_import_shows_its_progress_and_takes_it_away() {
+    let world = World::new();
+    let many: Vec<_> = (0..60_000).map(|n| message("user", "some words that are indexed", n)).collect();
+    world.write("many.jsonl", &session("many", "", &many));
+    let started = std::time::Instant::now();
+    let shown = in_terminal(world.command(["import", "many.jsonl"]), 80);
+    // What is over within half a second shows no bar, rightly.
+    let is_long = started.elapsed().as_secs() >= 2;
+    assert!(shown.contains("imported many: 60000 messages"), "{shown}");
+    assert!(!is_long || shown.contains("importing ") || shown.contains("indexing messages "), "{shown}");
+    let last = shown.trim_end().rsplit(['\n', '\r']).next().expect("a line");
+    assert!(!last.contains("60,000/60,000"), "the bar is gone at the end: {last:?}");
+    assert_eq!(world.run(["import", "many.jsonl"]).stderr, "", "no bar where nobody looks");
+}
