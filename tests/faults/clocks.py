@@ -23,13 +23,10 @@ def run(lab: Lab) -> str:
     library = next(iter(glob.glob(LIBRARIES)), None)
     if not library:
         raise Skipped("clocks need the package faketime")
-    count = [0]
-
-    def attempt(number: int) -> None:
-        count[0] += attack(lab, number, WAYS[number % len(WAYS)], library)
-
-    lab.each(range(lab.figures.clocks), attempt)
-    return f"P13 clocks: {lab.figures.clocks} runs with the clock wrong, {count[0]:,} acknowledged, {{lost}}"
+    counts = []
+    lab.each(range(lab.figures.clocks),
+             lambda number: counts.append(attack(lab, number, WAYS[number % len(WAYS)], library)))
+    return f"P13 clocks: {lab.figures.clocks} runs with the clock wrong, {sum(counts):,} acknowledged, {{lost}}"
 
 
 def attack(lab: Lab, number: int, way: str, library: str) -> int:

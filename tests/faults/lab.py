@@ -94,6 +94,7 @@ class Lab:
                 self.found(str(broken))
 
         items = list(items)
-        with ThreadPoolExecutor(workers or max(2, os.cpu_count() or 2)) as pool:
+        # Most of the time is spent waiting for the disk: two for each processor.
+        with ThreadPoolExecutor(workers or 2 * (os.cpu_count() or 2)) as pool:
             for outcome in [pool.submit(guarded, item) for item in items]:
                 outcome.result()
