@@ -23,6 +23,7 @@ impl App {
         if !self.has_store() {
             return Ok(Vec::new());
         }
+        self.news_is_out().await;
         let items = self.store()?.feed(Position(after), limit).await?;
         Ok(items.into_iter().map(|item| event(item, redaction)).collect())
     }
@@ -32,6 +33,7 @@ impl App {
         if !self.has_store() {
             return Ok(0);
         }
+        self.news_is_out().await;
         Ok(self.store()?.head().await?.0)
     }
 

@@ -68,6 +68,8 @@ struct Inner {
     /// None when there is no store.
     files: Option<PlanFiles>,
     sweep: OnceLock<Mutex<Option<JoinHandle<()>>>>,
+    /// Announcements of plans that were written, still on their way to followers.
+    news: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl App {
@@ -79,12 +81,30 @@ impl App {
             PlanFiles::new(std::path::absolute(&dir).unwrap_or(dir))
         });
         let own = uuid_from((settings.random)());
-        let inner = Inner { settings, own, store: Mutex::default(), files, sweep: OnceLock::new() };
+        let inner = Inner {
+            settings,
+            own,
+            store: Mutex::default(),
+            files,
+            sweep: OnceLock::new(),
+            news: Mutex::default(),
+        };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits until followers were told of everything that this process has written.
+    pub(crate) async fn news_is_out(&self) {
+        let pending = std::mem::take(&mut *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner));
+        for news in pending {
+            if let Err(error) = news.await {
+                tracing::error!(%error, "a plan was not announced");
+            }
+        }
     }
 
     /// Waits for work that was begun in the background.
     pub async fn finish(&self) {
+        self.news_is_out().await;
         let handle = self
             .inner
             .sweep

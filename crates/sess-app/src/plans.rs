@@ -4,7 +4,7 @@
 //! the row, rename, flush the directory, tell followers, answer. Whatever a
 //! crash or another program left in between is put right at the next use.
 
-use std::time::Duration;
+use std::{sync::PoisonError, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -281,12 +281,28 @@ impl App {
             self.take_back(store, dir, &id, written.revision, &error).await;
             return Err(FileError::from(error).into());
         }
-        // Row and file are in place, so the plan is written, whatever happens to the news:
-        // the next use announces what was not.
-        if let Err(error) = self.announce(store, &id, written.revision).await {
-            tracing::warn!(%error, session = %id, "a written plan is not announced yet");
-        }
+        self.announce_soon(id, written.revision);
         Ok(written.revision)
+    }
+
+    /// Tells followers without making the writer wait for another flush.
+    ///
+    /// Row and file are in place, so the plan is written, whatever happens to
+    /// the news: the next use announces what was not.
+    fn announce_soon(&self, id: SessionId, revision: u64) {
+        let app = self.clone();
+        let news = tokio::spawn(async move {
+            let told = match app.store() {
+                Ok(store) => app.announce(&*store, &id, revision).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = told {
+                tracing::warn!(%error, session = %id, "a written plan is not announced yet");
+            }
+        });
+        let mut pending = self.inner.news.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|news| !news.is_finished());
+        pending.push(news);
     }
 
     /// Undoes a refused write that is stored all the same.
@@ -352,6 +368,7 @@ impl App {
 
     /// Returns the plan that the session has now; a swept one counts as not written.
     async fn current_plan(&self, session: &NewSession) -> Result<Option<PlanText>> {
+        self.news_is_out().await;
         let file = self.plan_files()?.read(&session.id)?;
         if file.is_none() && !self.has_store() {
             return Ok(None);
@@ -445,7 +462,8 @@ impl App {
         };
         let newest = content(revision).await?;
         if newest.as_deref() == Some(&file) && !swept {
-            return self.announce(store, id, revision).await;
+            let is_announced = plan.is_some_and(|plan| plan.announced >= revision);
+            return if is_announced { Ok(()) } else { self.announce(store, id, revision).await };
         }
         if let Some(newest) = newest
             && !swept
