@@ -1,3 +1,5 @@
+//! What is masked, what stays readable, and that masking twice changes nothing.
+
 use proptest::prelude::*;
 use serde_json::json;
 

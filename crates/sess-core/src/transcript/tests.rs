@@ -1,3 +1,5 @@
+//! Every sentence of the transcript format, and an oracle for the budget cut.
+
 use proptest::prelude::*;
 
 use super::*;

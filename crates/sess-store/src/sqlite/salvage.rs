@@ -582,8 +582,9 @@ mod tests {
         let at = Timestamp::default();
         let session = NewSession::chat("s-1".parse().expect("an id"), sess_core::Source::Native, at);
         let id = session.id.clone();
-        let text =
-            |seq: u64| format!("message {seq} {}", "long ".repeat(if seq % 7 == 0 { 2000 } else { 20 }));
+        let text = |seq: u64| {
+            format!("message {seq} {}", "long ".repeat(if seq.is_multiple_of(7) { 2000 } else { 20 }))
+        };
         let body = |seq: u64| Body::text(sess_core::message::Role::User, text(seq), at);
         let messages = (1..=MESSAGES)
             .map(|seq| NewMessage { id: sess_core::MessageId::new(at, u128::from(seq)), body: body(seq) });
