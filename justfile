@@ -1,4 +1,4 @@
-# The commands of this repository, one line each. What needs an `if` is in xtask/ or scripts/.
+# The commands of this repository. What needs an `if` is in xtask/ or scripts/.
 
 # List the commands.
 default:
@@ -50,8 +50,9 @@ test-long:
 fuzz seconds="60":
     ./scripts/fuzz {{ seconds }}
 
-# Each figure of the speed table beside its bound.
+# The figures of the store and of the whole program, each beside its bound.
 bench:
+    cargo bench --package sess-store
     cargo bench --package sess
 
 # The product in a minute, on a scratch store.

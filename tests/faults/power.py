@@ -27,7 +27,7 @@ PICTURES_A_RUN = 10
 def run(lab: Lab) -> str:
     require()
     place = lab.new_dir("power")
-    disks = mount_new(place / "xfs.img", place / "xfs", 3 << 30, ["mkfs.xfs", "-q", "-m", "reflink=1"])
+    disks = mount_new(place / "xfs.img", place / "xfs", 3 << 30, ["mkfs.xfs", "-q", "-m", "reflink=1"], Skipped)
     cuts, acknowledged = 0, 0
     try:
         while cuts < lab.figures.cuts:
@@ -38,7 +38,7 @@ def run(lab: Lab) -> str:
                 lab.found(str(broken))
             cuts += count
     finally:
-        command("umount", disks)
+        unmount(lab, disks)
     lab.remove(place)
     return f"P1 power cuts: {cuts} cuts, {acknowledged:,} acknowledged before a cut, {{lost}}"
 
@@ -53,26 +53,47 @@ def require() -> None:
         raise Skipped("power cuts need loop devices")
 
 
-def command(*words) -> None:
+def command(*words, failure: type[Exception] = Broken) -> None:
+    """Runs a command; only during set-up its failure may be `Skipped`."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode != 0:
-        raise Skipped(f"power cuts: {words[0]} failed here: {done.stderr.strip()}")
+        raise failure(f"power cuts: {' '.join(map(str, words))} failed: {done.stderr.strip()}")
 
 
-def mount_new(image: pathlib.Path, point: pathlib.Path, size_bytes: int, mkfs: list[str]) -> pathlib.Path:
+def mount(image: pathlib.Path, point: pathlib.Path, failure: type[Exception] = Broken) -> None:
+    point.mkdir()
+    try:
+        command("mount", "-o", "loop", image, point, failure=failure)
+    except failure:
+        point.rmdir()
+        raise
+
+
+def mount_new(image: pathlib.Path, point: pathlib.Path, size_bytes: int, mkfs: list[str],
+              failure: type[Exception]) -> pathlib.Path:
     with open(image, "wb") as file:
         file.truncate(size_bytes)
-    command(*mkfs, image)
-    point.mkdir()
-    command("mount", "-o", "loop", image, point)
+    command(*mkfs, image, failure=failure)
+    mount(image, point, failure)
     return point
+
+
+def unmount(lab: Lab, point: pathlib.Path) -> None:
+    """Notes a failure instead of raising it: that would hide what broke before."""
+    try:
+        command("umount", point)
+    except Broken as broken:
+        lab.found(str(broken))
+        command("umount", "--lazy", point)
+    point.rmdir()
 
 
 def attack(lab: Lab, disks: pathlib.Path, first: int, count: int) -> int:
     """Writes, takes `count` pictures meanwhile, and looks at each of them."""
     rng = lab.rng(NAME, first)
     image = disks / "disk.img"
-    disk = mount_new(image, disks / "disk", 256 << 20, ["mkfs.ext4", "-q"])
+    # The first disk and the first picture show whether this machine can do it at all.
+    disk = mount_new(image, disks / "disk", 256 << 20, ["mkfs.ext4", "-q"], Broken if first else Skipped)
     files = lab.new_dir("power-files")
     pictures = []
     try:
@@ -80,21 +101,22 @@ def attack(lab: Lab, disks: pathlib.Path, first: int, count: int) -> int:
         sess = Sess(lab, disk / "home")
         pool = Pool(ledger, rng, files, f"c{first}", 900)
         writers = Writers(sess, ledger, pool, rng, f"cut{first}")
-        for number in range(count):
-            time.sleep(0.005 + rng.random() * 0.12)
-            frozen = ledger.frozen()
-            picture = disks / f"picture-{number}.img"
-            clone(image, picture)
-            pictures.append((picture, frozen))
-            if writers.importer.poll() is not None and number + 1 < count:
-                writers.kill()
-                pool = Pool(ledger, rng, files, f"c{first}-{number}", 900)
-                writers = Writers(sess, ledger, pool, rng, f"cut{first}")
-        writers.kill()
+        try:
+            for number in range(count):
+                time.sleep(0.005 + rng.random() * 0.12)
+                frozen = ledger.frozen()
+                picture = disks / f"picture-{number}.img"
+                clone(image, picture, Broken if first or pictures else Skipped)
+                pictures.append((picture, frozen))
+                if writers.importer.poll() is not None and number + 1 < count:
+                    writers.kill()
+                    pool = Pool(ledger, rng, files, f"c{first}-{number}", 900)
+                    writers = Writers(sess, ledger, pool, rng, f"cut{first}")
+        finally:
+            writers.kill()
         ledger.check(sess.home)
     finally:
-        command("umount", disk)
-        disk.rmdir()
+        unmount(lab, disk)
     for picture, frozen in pictures:
         look(lab, picture, frozen, first)
         picture.unlink()
@@ -103,19 +125,18 @@ def attack(lab: Lab, disks: pathlib.Path, first: int, count: int) -> int:
     return sum(frozen.count for _, frozen in pictures)
 
 
-def clone(image: pathlib.Path, picture: pathlib.Path) -> None:
+def clone(image: pathlib.Path, picture: pathlib.Path, failure: type[Exception]) -> None:
     with open(image, "rb") as source, open(picture, "wb") as target:
         try:
             fcntl.ioctl(target, FICLONE, source.fileno())
         except OSError as error:
-            raise Skipped(f"power cuts: this file system makes no pictures: {error}") from None
+            raise failure(f"power cuts: this file system makes no pictures: {error}") from None
 
 
 def look(lab: Lab, picture: pathlib.Path, frozen: Ledger, first: int) -> None:
     """Mounts a picture, as after the power came back, and compares it with the ledger."""
     point = picture.with_suffix("")
-    point.mkdir()
-    command("mount", "-o", "loop", picture, point)
+    mount(picture, point)
     try:
         home = point / "home"
         sess = Sess(lab, home)
@@ -134,5 +155,4 @@ def look(lab: Lab, picture: pathlib.Path, frozen: Ledger, first: int) -> None:
     except (OSError, ValueError) as error:
         raise Broken(f"after a power cut: {error!r}") from None
     finally:
-        command("umount", point)
-        point.rmdir()
+        unmount(lab, point)

@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab import Broken, Lab
@@ -108,6 +109,7 @@ class Mcp:
 
     def __init__(self, sess: Sess, session: str, env: dict | None = None):
         self.lab = sess.lab
+        self.home = sess.home
         self.number = 0
         self.process = sess.start("mcp", "--session", session, env=env, stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -125,15 +127,37 @@ class Mcp:
                                 "clientInfo": {"name": "faults", "version": "1"}})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
+    @contextmanager
+    def _within_limit(self):
+        """Kills a server that hangs, so that whoever waits for it goes on, and says so."""
+        is_late = threading.Event()
+
+        def kill() -> None:
+            is_late.set()
+            self.process.kill()
+
+        timer = threading.Timer(TIMEOUT_S, kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Gone:
+            if is_late.is_set():
+                raise Broken(f"sess mcp did not answer within {TIMEOUT_S} s, on {self.home}") from None
+            raise
+        finally:
+            timer.cancel()
+
     def send(self, message: dict) -> None:
         self.send_bytes(json.dumps(message).encode() + b"\n")
 
     def send_bytes(self, line: bytes) -> None:
-        try:
-            self.process.stdin.write(line)
-            self.process.stdin.flush()
-        except OSError as error:
-            raise Gone(str(error)) from None
+        with self._within_limit():
+            try:
+                self.process.stdin.write(line)
+                self.process.stdin.flush()
+            except OSError as error:
+                raise Gone(str(error)) from None
 
     def request(self, method: str, params: dict) -> dict:
         """Returns a request with a number of its own, not yet sent."""
@@ -141,13 +165,14 @@ class Mcp:
         return {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
 
     def receive(self) -> dict:
-        while True:
-            line = self.process.stdout.readline()
-            if not line.endswith(b"\n"):
-                raise Gone(line.decode(errors="replace"))
-            message = json.loads(line)
-            if message.get("id") == self.number:
-                return message
+        with self._within_limit():
+            while True:
+                line = self.process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    raise Gone(line.decode(errors="replace"))
+                message = json.loads(line)
+                if message.get("id") == self.number:
+                    return message
 
     def ask(self, method: str, params: dict) -> dict:
         self.send(self.request(method, params))

@@ -37,37 +37,21 @@ const PURE: &str = "sess-core";
 
 /// Crates that do I/O or run tasks. [`PURE`] may not reach them, however far down.
 const DOES_IO: &[&str] = &[
-    "async-std",
-    "axum",
-    "curl",
-    "hyper",
     "libsqlite3-sys",
     "mio",
-    "nix",
-    "notify",
-    "polling",
-    "refinery",
-    "reqwest",
     "rmcp",
     "rusqlite",
     "rustix",
-    "smol",
-    "socket2",
-    "sqlx",
     "tempfile",
     "tokio",
-    "tokio-postgres",
     "tokio-util",
-    "tower-http",
     "tracing-subscriber",
-    "ureq",
-    "walkdir",
 ];
 
 /// Crates that make random numbers. Only a dependency of [`PURE`]'s own counts:
-/// cargo adds up features over the workspace, so `uuid` brings `getrandom` into
-/// the graph of every crate as soon as one of them makes ids.
-const MAKES_RANDOM: &[&str] = &["fastrand", "getrandom", "oorandom", "rand", "rand_core"];
+/// cargo adds up features over the workspace, so what another crate asks for can
+/// bring one of these below a crate that [`PURE`] uses.
+const MAKES_RANDOM: &[&str] = &["fastrand", "getrandom", "rand", "rand_core"];
 
 /// What the standard library offers and [`PURE`] leaves alone, with the reason.
 const IMPURE_STD: &[(&str, &str)] = &[

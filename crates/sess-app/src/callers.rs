@@ -98,13 +98,13 @@ impl App {
             Claim::Key(key) => {
                 let found = if self.has_store() { self.store()?.session_by_key(key).await? } else { None };
                 let found = found.ok_or_else(|| Error::NotFound(format!("session \"{key}\" not found")))?;
-                return Ok(as_new(found));
+                return Ok(found.into());
             }
             Claim::Id(id, source) => (id.clone(), *source),
             Claim::Own => (self.inner.own.clone(), Source::Native),
         };
         if let Some(found) = self.stored_session(&id).await? {
-            return Ok(as_new(found));
+            return Ok(found.into());
         }
         let mut new = NewSession::chat(id, source, self.now());
         if source == Source::Native {
@@ -191,17 +191,4 @@ fn vendor(client: &str) -> Option<Source> {
     };
     let client = word_by_word(client);
     Source::ALL.into_iter().find(|source| client.contains(&word_by_word(source.as_str())))
-}
-
-fn as_new(session: Session) -> NewSession {
-    NewSession {
-        id: session.id,
-        key: session.key,
-        agent: session.agent,
-        source: session.source,
-        title: session.title,
-        cwd: session.cwd,
-        parent: session.parent,
-        created_at: session.created_at,
-    }
 }

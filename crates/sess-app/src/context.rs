@@ -149,8 +149,9 @@ impl App {
         let store = self.store()?;
         let tools = if ask.without_tools { Tools::Hidden } else { Tools::Shown };
         let scope = self.visible(caller).await?;
-        let reader = Reader { store: &*store, tools, redaction: ask.redaction, scope };
-        let (title, redacted_title) = masked(&session.title, ask.redaction);
+        let redaction = allowed(caller, ask.redaction);
+        let reader = Reader { store: &*store, tools, redaction, scope };
+        let (title, redacted_title) = masked(&session.title, redaction);
         let heading = Heading {
             id: &session.id,
             title: &title,
@@ -350,6 +351,14 @@ pub(crate) fn listed(session: &Session) -> Listed {
         source: session.source.to_string(),
         agent: session.agent.to_string(),
         cwd: session.cwd.clone(),
+    }
+}
+
+/// Returns how much a caller gets to see: only the owner may ask for unmasked text.
+pub(crate) fn allowed(caller: &Caller, asked: Redaction) -> Redaction {
+    match caller.standing {
+        Standing::Owner => asked,
+        Standing::Agent => Redaction::Masked,
     }
 }
 

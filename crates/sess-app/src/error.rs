@@ -62,8 +62,7 @@ impl Error {
             Self::Reference(
                 ReferenceError::NotFound(_) | ReferenceError::OutOfRange { .. } | ReferenceError::Current,
             ) => Kind::NotFound,
-            Self::Review(ReviewError::OtherRevision { .. } | ReviewError::NotReady { .. }) => Kind::Conflict,
-            Self::Review(ReviewError::NotApproved { .. }) => Kind::NotFound,
+            Self::Review(_) => Kind::Conflict,
             Self::NoPlan(_) | Self::NotFound(_) => Kind::NotFound,
             Self::Denied(_) => Kind::Denied,
             Self::PlanFile(_) | Self::Unavailable(_) => Kind::Unavailable,

@@ -1,12 +1,18 @@
 //! Events: what happened in the store, in order, for programs that follow along.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sess_core::redact::redact_json;
+use sess_core::{
+    SessionId,
+    policy::{Scope, Standing},
+    redact::redact_json,
+};
 use sess_store::{FeedItem, Happening, Position};
 use tokio::sync::watch;
 
-use crate::{App, Redaction, Result};
+use crate::{App, Caller, Redaction, Result, context};
 
 /// One event, with the place to go on from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,15 +23,61 @@ pub struct Event {
     pub fields: Map<String, Value>,
 }
 
+/// Which events to read.
+#[derive(Clone, Debug, Default)]
+pub struct ReadEvents {
+    /// Only what came after this cursor.
+    pub after: u64,
+    /// How many to look at.
+    pub limit: usize,
+    /// Only this session's.
+    pub only: Option<SessionId>,
+    pub redaction: Redaction,
+}
+
+/// The events that the caller may see, and where to go on.
+#[derive(Clone, Debug, Default)]
+pub struct EventPage {
+    pub events: Vec<Event>,
+    /// The last one that was looked at; the one asked for, at the end.
+    pub cursor: u64,
+}
+
 impl App {
-    /// Returns up to `limit` events after a cursor, in the order they were committed.
-    pub async fn events(&self, after: u64, limit: usize, redaction: Redaction) -> Result<Vec<Event>> {
+    /// Returns events after a cursor, in the order they were committed.
+    pub async fn events(&self, caller: &Caller, ask: &ReadEvents) -> Result<EventPage> {
+        let mut page = EventPage { events: Vec::new(), cursor: ask.after };
         if !self.has_store() {
-            return Ok(Vec::new());
+            return Ok(page);
         }
         self.news_is_out().await;
-        let items = self.store()?.feed(Position(after), limit).await?;
-        Ok(items.into_iter().map(|item| event(item, redaction)).collect())
+        let redaction = context::allowed(caller, ask.redaction);
+        let scope = self.visible(caller).await?;
+        let mut seen = HashMap::new();
+        for item in self.store()?.feed(Position(ask.after), ask.limit).await? {
+            page.cursor = item.position.0;
+            if ask.only.as_ref().is_some_and(|only| *only != item.session) {
+                continue;
+            }
+            let is_visible = match seen.get(&item.session) {
+                Some(is_visible) => *is_visible,
+                None => self.may_follow(caller, &scope, &item.session).await?,
+            };
+            seen.insert(item.session.clone(), is_visible);
+            if is_visible {
+                page.events.push(event(item, redaction));
+            }
+        }
+        Ok(page)
+    }
+
+    /// Tells whether a session's events are for this caller: its own are, and those it may read.
+    async fn may_follow(&self, caller: &Caller, scope: &Scope, id: &SessionId) -> Result<bool> {
+        if caller.standing == Standing::Owner {
+            return Ok(true);
+        }
+        let Some(session) = self.stored_session(id).await? else { return Ok(false) };
+        Ok(self.named_session(caller).await?.id == *id || self.is_inside(scope, &session).await?)
     }
 
     /// Returns the cursor of the newest event.

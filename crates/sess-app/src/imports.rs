@@ -11,7 +11,8 @@ use sess_core::session::Session;
 use sess_store::{ImportedSession, Span};
 
 use crate::{
-    App, Error, Kind, Result,
+    App, Caller, Error, Kind, Result,
+    sessions::may_manage,
     transfer::{docker_agent, jsonl},
 };
 
@@ -43,7 +44,8 @@ impl App {
     /// Brings in the sessions of one file: JSON Lines, or a docker-agent database.
     ///
     /// Each session is brought in whole or not at all.
-    pub async fn import_file(&self, path: PathBuf) -> Result<ImportedFile> {
+    pub async fn import_file(&self, caller: &Caller, path: PathBuf) -> Result<ImportedFile> {
+        may_manage(caller, "import sessions")?;
         let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
         let read = read.map_err(|error| Error::Unavailable(format!("the file was not read: {error}")))?;
         let (sessions, warnings) = read?;
@@ -60,7 +62,8 @@ impl App {
     }
 
     /// Brings in one session of JSON Lines.
-    pub async fn import_lines(&self, input: impl BufRead) -> Result<Import> {
+    pub async fn import_lines(&self, caller: &Caller, input: impl BufRead) -> Result<Import> {
+        may_manage(caller, "import sessions")?;
         let session = jsonl::parse(input).map_err(|error| Error::Invalid(with_cause(&error)))?;
         self.import_session(session).await
     }
@@ -77,9 +80,11 @@ impl App {
     /// that names the message, because a copy with a hole would pass for whole.
     pub async fn export(
         &self,
+        caller: &Caller,
         session: &Session,
         write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
     ) -> Result<()> {
+        may_manage(caller, "export a session")?;
         let store = self.store()?;
         let mut put = |text: &str| {
             write(text)

@@ -16,22 +16,29 @@ pub mod transfer;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use sess_core::{SessionId, Timestamp, policy::ContextVisibility};
 use sess_store::{PlanFiles, Store};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 pub use callers::{Caller, Whoami};
 pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
 pub use error::{Error, Kind, Result};
-pub use events::Event;
+pub use events::{Event, EventPage, ReadEvents};
 pub use imports::{Import, ImportedFile};
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use search::{Found, SearchHit};
 pub use sess_core::identity::Signals;
 pub use sess_store::{Health, Salvaged};
+
+/// How long a process that ends waits for the sweep.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a process is set up with. Read once, in the binary.
 #[derive(Clone, Debug)]
@@ -68,8 +75,10 @@ struct Inner {
     /// None when there is no store.
     files: Option<PlanFiles>,
     sweep: OnceLock<Mutex<Option<JoinHandle<()>>>>,
-    /// Announcements of plans that were written, still on their way to followers.
-    news: Mutex<Vec<JoinHandle<()>>>,
+    /// Set when the process wants to end: the sweep stops after the plan it is at.
+    is_ending: AtomicBool,
+    /// How many written plans followers have yet to be told of.
+    news: watch::Sender<usize>,
 }
 
 impl App {
@@ -87,22 +96,19 @@ impl App {
             store: Mutex::default(),
             files,
             sweep: OnceLock::new(),
-            news: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            news: watch::Sender::new(0),
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// Waits until followers were told of everything that this process has written.
     pub(crate) async fn news_is_out(&self) {
-        let pending = std::mem::take(&mut *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner));
-        for news in pending {
-            if let Err(error) = news.await {
-                tracing::error!(%error, "a plan was not announced");
-            }
-        }
+        let mut news = self.inner.news.subscribe();
+        news.wait_for(|pending| *pending == 0).await.expect("the sender lives as long as the app");
     }
 
-    /// Waits for work that was begun in the background.
+    /// Waits for work that was begun in the background; a long sweep is left to the next process.
     pub async fn finish(&self) {
         self.news_is_out().await;
         let handle = self
@@ -110,9 +116,15 @@ impl App {
             .sweep
             .get()
             .and_then(|sweep| sweep.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(handle) = handle
-            && let Err(error) = handle.await
-        {
+        let Some(mut handle) = handle else { return };
+        let ended = match tokio::time::timeout(FINISH_WITHIN, &mut handle).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                self.inner.is_ending.store(true, Ordering::Relaxed);
+                handle.await
+            }
+        };
+        if let Err(error) = ended {
             tracing::error!(%error, "the sweep of old plans did not end well");
         }
     }

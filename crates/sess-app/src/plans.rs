@@ -4,7 +4,7 @@
 //! the row, rename, flush the directory, tell followers, answer. Whatever a
 //! crash or another program left in between is put right at the next use.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,10 +21,16 @@ use sess_store::{
     Store,
 };
 
-use crate::{App, Caller, Error, Kind, Result};
+use crate::{App, Caller, Error, Kind, Result, transfer::fnv1a};
 
 /// Who a change that another program made to a plan file is attributed to.
 const EXTERNAL: &str = "external";
+
+/// How often a decision is made again because the plan changed meanwhile.
+const TRIES_MAX: usize = 20;
+
+/// The most bytes of a caller's own name for a request.
+const KEY_SIZE_BYTES_MAX: usize = 200;
 
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;
@@ -88,6 +94,11 @@ impl App {
     /// Creates or replaces the plan of the caller's session.
     pub async fn write_plan(&self, caller: &Caller, write: WritePlan) -> Result<PlanAnswer> {
         plan::check_content(&write.content)?;
+        if write.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_SIZE_BYTES_MAX)
+        {
+            let text = format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes");
+            return Err(Error::Invalid(text));
+        }
         let session = self.named_session(caller).await?;
         self.begin_sweep()?;
         let store = self.store()?;
@@ -119,7 +130,7 @@ impl App {
         }
         let Some(stored) = self.stored_session(&session.id).await? else { return Err(none()) };
         for ancestor in self.ancestors(&stored).await? {
-            if let Some(plan) = self.current_plan(&named(&ancestor)).await? {
+            if let Some(plan) = self.current_plan(&ancestor.clone().into()).await? {
                 return Ok(plan);
             }
         }
@@ -131,7 +142,7 @@ impl App {
         let session = self.named_session(caller).await?;
         self.begin_sweep()?;
         // Somebody may write or review in between: decide again on what is there then.
-        loop {
+        for _ in 0..TRIES_MAX {
             let current = self.current_plan(&session).await?;
             let current = current.ok_or(Error::NoPlan("before exit_plan_mode"))?.plan;
             let store = self.store()?;
@@ -145,6 +156,7 @@ impl App {
                 Ok(()) => return self.answer(&session.id, plan.revision, to, current.bytes),
             }
         }
+        Err(Error::Unavailable(format!("the plan of session {} keeps changing; try again", session.id)))
     }
 
     /// Returns the session whose plan a person means: the one named, the one
@@ -187,7 +199,7 @@ impl App {
 
     /// Returns the plan of a session, for its owner.
     pub async fn plan_of(&self, session: &Session) -> Result<PlanText> {
-        let found = self.current_plan(&named(session)).await?;
+        let found = self.current_plan(&session.clone().into()).await?;
         found.ok_or_else(|| Error::NotFound(format!("session {} has no plan", session.id)))
     }
 
@@ -215,17 +227,22 @@ impl App {
         Ok(entries.collect())
     }
 
-    /// Approves a plan, asks for changes, or calls it done. A person's, never an agent's.
+    /// Approves a plan, asks for changes, or calls it done.
+    ///
+    /// An agent may only do the last, and only to its own session's plan.
     pub async fn review_plan(
         &self,
         caller: &Caller,
         session: &Session,
         review: ReviewPlan,
     ) -> Result<PlanAnswer> {
-        if !policy::may_review(caller.standing) {
+        if !policy::may_review(caller.standing, review.verdict) {
             return Err(Error::Denied(
                 "a plan is reviewed by a person: an agent cannot approve it or request changes".to_owned(),
             ));
+        }
+        if caller.standing == Standing::Agent && self.named_session(caller).await?.id != session.id {
+            return Err(Error::Denied("an agent may only call its own session's plan done".to_owned()));
         }
         let current = self.plan_of(session).await?;
         let store = self.store()?;
@@ -233,7 +250,8 @@ impl App {
         let plan = plan.ok_or_else(|| Error::NotFound(format!("session {} has no plan", session.id)))?;
         let reviewed = review.revision.unwrap_or(plan.revision);
         let to = plan.state.after_review(plan.revision, reviewed, review.verdict)?;
-        self.change_state(&*store, &session.id, &plan, to, "owner", review.note).await?;
+        let by = author(caller, &session.clone().into());
+        self.change_state(&*store, &session.id, &plan, to, &by, review.note).await?;
         self.answer(&session.id, plan.revision, to, current.plan.bytes)
     }
 
@@ -290,8 +308,9 @@ impl App {
     /// Row and file are in place, so the plan is written, whatever happens to
     /// the news: the next use announces what was not.
     fn announce_soon(&self, id: SessionId, revision: u64) {
-        let app = self.clone();
-        let news = tokio::spawn(async move {
+        let news = News::new(self.clone());
+        tokio::spawn(async move {
+            let app = &news.0;
             let told = match app.store() {
                 Ok(store) => app.announce(&*store, &id, revision).await,
                 Err(error) => Err(error),
@@ -300,9 +319,6 @@ impl App {
                 tracing::warn!(%error, session = %id, "a written plan is not announced yet");
             }
         });
-        let mut pending = self.inner.news.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|news| !news.is_finished());
-        pending.push(news);
     }
 
     /// Undoes a refused write that is stored all the same.
@@ -514,6 +530,9 @@ impl App {
         })
         .await?;
         for id in old {
+            if self.inner.is_ending.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             if let Err(error) = self.sweep_one(&id, limit).await {
                 tracing::info!(%error, session = %id, "an old plan was not swept");
             }
@@ -534,7 +553,7 @@ impl App {
         }
         let is_unknown = stored.is_none();
         let session = match &stored {
-            Some(session) => named(session),
+            Some(session) => session.clone().into(),
             None => NewSession::chat(id.clone(), sess_core::Source::Native, limit),
         };
         self.reconcile(&*store, &dir, &session, limit).await?;
@@ -569,22 +588,25 @@ fn author(caller: &Caller, session: &NewSession) -> String {
     }
 }
 
-fn named(session: &Session) -> NewSession {
-    NewSession {
-        id: session.id.clone(),
-        key: session.key.clone(),
-        agent: session.agent.clone(),
-        source: session.source,
-        title: session.title.clone(),
-        cwd: session.cwd.clone(),
-        parent: session.parent.clone(),
-        created_at: session.created_at,
+/// An announcement on its way; counted until it is out, also when it fails.
+struct News(App);
+
+impl News {
+    fn new(app: App) -> Self {
+        app.inner.news.send_modify(|pending| *pending += 1);
+        Self(app)
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.0.inner.news.send_modify(|pending| *pending -= 1);
     }
 }
 
 /// Tells one request from another without keeping its text twice.
 fn fingerprint(session: &SessionId, content: &str) -> String {
-    format!("plan {session} {:08x} {}", crc32fast::hash(content.as_bytes()), content.len())
+    format!("plan {session} {:032x} {}", fnv1a(content.bytes()), content.len())
 }
 
 /// Waiting for a lock or a disk must not hold up other calls.

@@ -41,6 +41,7 @@ impl App {
         before: Option<u64>,
         redaction: Redaction,
     ) -> Result<Found> {
+        let redaction = context::allowed(caller, redaction);
         let mut query = parse(text)?;
         self.home()?;
         if !self.has_store() {

@@ -1,6 +1,6 @@
 //! What the owner does with sessions: star, rename, archive.
 
-use sess_core::{policy::Standing, session::Session};
+use sess_core::{policy, session::Session};
 use sess_store::SessionPatch;
 
 use crate::{App, Caller, Error, Listed, Result, context};
@@ -28,10 +28,16 @@ impl App {
     }
 
     async fn patch(&self, caller: &Caller, session: &Session, patch: SessionPatch) -> Result<Listed> {
-        if caller.standing != Standing::Owner {
-            return Err(Error::Denied("only the owner may change a session".to_owned()));
-        }
+        may_manage(caller, "change a session")?;
         let patched = self.store()?.patch_session(&session.id, patch, self.now()).await?;
         Ok(context::listed(&patched))
     }
+}
+
+/// Refuses what is the owner's to do, and says so.
+pub(crate) fn may_manage(caller: &Caller, what: &str) -> Result<()> {
+    if policy::may_manage_sessions(caller.standing) {
+        return Ok(());
+    }
+    Err(Error::Denied(format!("only the owner may {what}")))
 }

@@ -24,7 +24,7 @@ fn made_id(session: &SessionId, seq: u64, body: &Body) -> MessageId {
 
 /// FNV-1a of 128 bits. It only has to spread: nothing is kept secret by it, and
 /// its answer must never change between versions.
-fn fnv1a(bytes: impl Iterator<Item = u8>) -> u128 {
+pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u128 {
     const OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.fold(OFFSET_BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))

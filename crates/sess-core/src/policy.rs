@@ -1,6 +1,6 @@
 //! Who may see what. One function, asked by every tool and every door.
 
-use crate::{SessionKey, session::Session};
+use crate::{SessionKey, plan::Verdict, session::Session};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -74,10 +74,20 @@ impl Scope {
     }
 }
 
-/// May this caller approve a plan or ask for changes?
+/// May this caller say this about a plan?
 ///
-/// Never an agent: a peer's words are not the person's consent.
-pub fn may_review(standing: Standing) -> bool {
+/// Approval and changes are a person's: a peer's words are not the person's
+/// consent. That a plan was carried out may be told by the agent that did it.
+pub fn may_review(standing: Standing, verdict: Verdict) -> bool {
+    match (standing, verdict) {
+        (Standing::Owner, _) | (Standing::Agent, Verdict::Done) => true,
+        (Standing::Agent, Verdict::Approve | Verdict::RequestChanges) => false,
+    }
+}
+
+/// May this caller change sessions that are not its own turn: star, rename,
+/// archive them, bring them in from files, or take them out unmasked?
+pub fn may_manage_sessions(standing: Standing) -> bool {
     standing == Standing::Owner
 }
 

@@ -139,6 +139,22 @@ pub struct Session {
     pub archived_at: Option<Timestamp>,
 }
 
+impl From<Session> for NewSession {
+    /// Returns what was known of a session before its first message.
+    fn from(session: Session) -> Self {
+        Self {
+            id: session.id,
+            key: session.key,
+            agent: session.agent,
+            source: session.source,
+            title: session.title,
+            cwd: session.cwd,
+            parent: session.parent,
+            created_at: session.created_at,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

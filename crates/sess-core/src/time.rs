@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The core never asks a clock: whoever acts passes the time in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "i64", into = "i64")]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -41,6 +41,25 @@ impl Timestamp {
     /// Returns the instant this many whole days earlier.
     pub fn days_before(self, days: u32) -> Self {
         Self::from_millis_clamped(self.0.saturating_sub(i64::from(days) * 86_400_000))
+    }
+}
+
+/// A number of milliseconds that no calendar date names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("timestamp {0} is outside the calendar: expected milliseconds since 1970")]
+pub struct OutsideCalendar(pub i64);
+
+impl TryFrom<i64> for Timestamp {
+    type Error = OutsideCalendar;
+
+    fn try_from(ms: i64) -> Result<Self, Self::Error> {
+        Self::from_millis(ms).ok_or(OutsideCalendar(ms))
+    }
+}
+
+impl From<Timestamp> for i64 {
+    fn from(at: Timestamp) -> Self {
+        at.0
     }
 }
 

@@ -4,7 +4,7 @@
 //! which order messages are read, and which of them stand in a sub-session, is
 //! up to the caller; masking secrets is `redact`'s.
 
-use std::{collections::VecDeque, fmt::Write as _};
+use std::collections::VecDeque;
 
 use serde_json::{Map, Value};
 
@@ -307,12 +307,7 @@ fn header(heading: &Heading<'_>, budget: usize) -> String {
     let title = title(heading.title, budget / 4);
     let mut header = format!("# Session {} — {title}\n", heading.id);
     if let Some(created_at) = heading.created_at {
-        let mut line = String::new();
-        // A damaged time costs its own line, not the transcript.
-        if write!(line, "Created: {created_at}").is_ok() {
-            header.push_str(&line);
-            header.push('\n');
-        }
+        header.push_str(&format!("Created: {created_at}\n"));
     }
     header + &format!("Messages: {}", heading.num_messages)
 }

@@ -231,6 +231,14 @@ pub struct MessagePage {
     pub damaged: Vec<DamagedMessage>,
 }
 
+impl MessagePage {
+    /// Returns the largest number on the page, damaged ones included; `None` when it is empty.
+    pub fn newest_seq(&self) -> Option<u64> {
+        let read = self.messages.iter().map(|message| message.seq);
+        read.chain(self.damaged.iter().map(|message| message.seq)).max()
+    }
+}
+
 /// A message as it is stored: its body is ready JSON, to be copied through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {

@@ -58,9 +58,9 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
     }
     let config = config::Config::load(cli.config.as_deref()).map_err(|error| Usage(format!("{error:#}")))?;
     let context = commands::Context::new(config, cli.session, cli.no_redact);
-    let code = commands::run(&context, output, cli.command).await?;
+    let outcome = commands::run(&context, output, cli.command).await;
     context.app.finish().await;
-    Ok(code)
+    outcome
 }
 
 fn start_log(verbose: u8) {

@@ -154,7 +154,7 @@ impl Reader<'_> {
         let mut span = Span::After(0);
         loop {
             let page = self.store.messages(&session.id, span, PAGE_LEN).await?;
-            let Some(newest) = page.messages.last().map(|message| message.seq) else { break };
+            let Some(newest) = page.newest_seq() else { break };
             // Only messages that mark something are parsed.
             let marking = page.messages.into_iter().filter(|it| it.shape.bits() & Shape::SUB_SESSION != 0);
             for entry in entries(MessagePage { messages: marking.collect(), damaged: Vec::new() }) {

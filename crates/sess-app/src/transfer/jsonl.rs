@@ -199,7 +199,6 @@ fn message_line(line: &str, imported: &ImportedSession) -> Result<NewMessage, St
             let at = before.unwrap_or(imported.session.created_at);
             fields.insert("timestamp".to_owned(), Value::from(at.as_millis()));
         }
-        // Reading the body would take any number, also one that no calendar has.
         Some(given) => match given.as_i64().and_then(Timestamp::from_millis) {
             Some(at) => {
                 fields.insert("timestamp".to_owned(), Value::from(at.as_millis()));

@@ -1,7 +1,7 @@
 //! The states of a plan, and who may move it.
 
 use serde_json::json;
-use sess_app::{Kind, Redaction, ReviewPlan};
+use sess_app::{Kind, ReviewPlan};
 use sess_core::plan::Verdict;
 
 use crate::world::World;
@@ -134,7 +134,7 @@ async fn a_review_of_anything_but_the_newest_ready_revision_is_a_conflict() {
     );
     assert_eq!(
         world.review("s", Verdict::Done, None, None).await,
-        "NotFound: the plan is ready, not approved"
+        "Conflict: the plan is ready, not approved"
     );
     assert_eq!(world.review("s", Verdict::Approve, Some(2), None).await, "2 approved");
     let approved = "Conflict: the plan is approved, not ready for review";
@@ -158,7 +158,7 @@ async fn review_is_refused_to_agents() {
     let session = world.stored("s").await;
     let before = world.plan_events().await;
     for caller in [world.agent("s"), world.agent("other"), world.sandboxed("s")] {
-        for verdict in [Verdict::Approve, Verdict::RequestChanges, Verdict::Done] {
+        for verdict in [Verdict::Approve, Verdict::RequestChanges] {
             let review = ReviewPlan { verdict, revision: Some(1), note: None };
             let error = world.app.review_plan(&caller, &session, review).await.expect_err("an agent");
             assert_eq!(error.kind(), Kind::Denied);
@@ -170,6 +170,21 @@ async fn review_is_refused_to_agents() {
     }
     assert_eq!(world.state("s").await, "1 ready");
     assert_eq!(world.plan_events().await, before);
+}
+
+#[tokio::test]
+async fn an_agent_may_call_its_own_approved_plan_done_and_no_other() {
+    let world = World::new();
+    world.write("s", "one").await;
+    world.exit("s").await;
+    assert_eq!(world.review("s", Verdict::Approve, None, None).await, "1 approved");
+    let session = world.stored("s").await;
+    let done = || ReviewPlan { verdict: Verdict::Done, revision: None, note: None };
+    let error = world.app.review_plan(&world.agent("other"), &session, done()).await.expect_err("another's");
+    assert_eq!(error.to_string(), "an agent may only call its own session's plan done");
+    assert_eq!(world.state("s").await, "1 approved");
+    world.app.review_plan(&world.agent("s"), &session, done()).await.expect("its own");
+    assert_eq!(world.state("s").await, "1 done");
 }
 
 #[tokio::test]
@@ -185,7 +200,7 @@ async fn a_change_of_state_is_told_with_all_its_fields() {
     world.write("s", "one").await;
     world.exit("s").await;
     world.review("s", Verdict::Approve, None, Some("fine")).await;
-    let events = world.app.events(0, 100, Redaction::Masked).await.expect("events");
+    let events = world.events(0).await;
     let state: Vec<String> = events
         .iter()
         .filter(|event| event.fields["type"] == "session_plan_state")

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use sess_app::{Error, Kind, Redaction, WritePlan, tools::ToolCall};
+use sess_app::{Error, Kind, WritePlan, tools::ToolCall};
 use sess_core::plan::SIZE_BYTES_MAX;
 
 use crate::world::{NOW, World, answer, told};
@@ -239,7 +239,7 @@ async fn a_retry_with_the_same_key_acts_once_and_gets_the_first_answer() {
 async fn a_successful_write_is_one_event_with_all_its_fields() {
     let world = World::new();
     world.write("s", "# my plan\n").await;
-    let events = world.app.events(0, 100, Redaction::Masked).await.expect("events");
+    let events = world.events(0).await;
     let fields: Vec<String> = events.iter().map(|event| json!(event.fields).to_string()).collect();
     let path = json!(world.plan_path("s"));
     assert_eq!(
@@ -255,7 +255,7 @@ async fn a_successful_write_is_one_event_with_all_its_fields() {
     );
     // Going on from a cursor gives what came after, once.
     let after = events[0].cursor;
-    assert_eq!(world.app.events(after, 100, Redaction::Masked).await.expect("events"), events[1..]);
+    assert_eq!(world.events(after).await, events[1..]);
     assert_eq!(world.app.events_head().await.expect("a cursor"), events[1].cursor);
 }
 
@@ -273,7 +273,7 @@ async fn nothing_is_told_of_reads_and_failures() {
     world.call("t", "read_session", json!({"session_id": "s"})).await;
     fs::create_dir(world.plan_path("d")).expect("a directory");
     assert!(world.write("d", "x").await.starts_with("error: cannot write the plan"));
-    let events = world.app.events(told, 100, Redaction::Masked).await.expect("events");
+    let events = world.events(told).await;
     let of_plans = events.iter().filter(|event| event.fields["type"] != "session_created");
     assert_eq!(of_plans.count(), 0, "{events:?}");
 }

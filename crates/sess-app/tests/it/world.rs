@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use sess_app::{
-    App, Caller, Redaction, Settings, Signals,
+    App, Caller, Settings, Signals,
     tools::{ToolAnswer, ToolCall},
 };
 use sess_core::{
@@ -185,9 +185,15 @@ impl World {
         log.iter().map(|entry| format!("{} {} {}", entry.revision, entry.agent, entry.bytes)).collect()
     }
 
+    /// Returns everything that happened after a cursor.
+    pub(crate) async fn events(&self, after: u64) -> Vec<sess_app::Event> {
+        let ask = sess_app::ReadEvents { after, limit: 10_000, ..sess_app::ReadEvents::default() };
+        self.app.events(&self.owner(), &ask).await.expect("events").events
+    }
+
     /// Returns the events about plans, as `type revision …`.
     pub(crate) async fn plan_events(&self) -> Vec<String> {
-        let events = self.app.events(0, 10_000, Redaction::None).await.expect("events");
+        let events = self.events(0).await;
         let plans = events.iter().filter_map(|event| match event.fields["type"].as_str()? {
             "session_plan_updated" => Some(format!(
                 "updated {} {} by {}",

@@ -40,6 +40,12 @@ pub(super) fn prepare(dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Refuses what is not a store; changes nothing.
+pub(super) fn check(path: &Path) -> Result<()> {
+    let found = fs::symlink_metadata(path).map_err(|error| Error::from_io("open the store", path, &error))?;
+    check_file(path, &found)
+}
+
 /// Refuses what is not a store, before SQLite could take it for an empty one.
 ///
 /// Stores are made whole and then given their name, so an empty file or a
@@ -141,7 +147,13 @@ pub(super) fn connect(path: &Path, access: Access) -> Result<Connection> {
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| sqlite(&error))?;
+    let opened = match unchanging(path) {
+        Some(uri) if access == Access::Read => {
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+        }
+        _ => Connection::open_with_flags(path, flags),
+    };
+    let mut connection = opened.map_err(|error| sqlite(&error))?;
     let mut set_up = || {
         connection.busy_handler(Some(wait_a_little))?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -158,6 +170,19 @@ pub(super) fn connect(path: &Path, access: Access) -> Result<Connection> {
     };
     set_up().map_err(|error: rusqlite::Error| sqlite(&error))?;
     Ok(connection)
+}
+
+/// Returns how to read a store on a read-only file system, where SQLite cannot
+/// make the files that it shares with writers, and there are none.
+fn unchanging(path: &Path) -> Option<String> {
+    let is_read_only = rustix::fs::statvfs(path)
+        .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+    let has_log = fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0);
+    if !is_read_only || has_log {
+        return None;
+    }
+    let escaped = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(format!("file:{escaped}?immutable=1"))
 }
 
 /// The write lock is held for a commit, a few milliseconds at most: short equal

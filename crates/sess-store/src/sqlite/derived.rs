@@ -286,8 +286,11 @@ impl Worker {
                  PRAGMA cache_size = -2048;",
             )?;
             let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            if version != SCHEMA_VERSION {
-                connection.execute_batch(SCHEMA)?;
+            match version {
+                SCHEMA_VERSION => {}
+                0 => connection.execute_batch(SCHEMA)?,
+                // Another version of sess made it: its tables may be others.
+                _ => return Err(rusqlite::Error::IntegralValueOutOfRange(0, version)),
             }
             Ok(connection)
         };
@@ -397,7 +400,7 @@ impl Worker {
                 })
                 .map_err(index_error)?;
             self.readers
-                .query(|reader| {
+                .query_once(|reader| {
                     for position in &found {
                         if hits.len() == limit {
                             break;

@@ -66,12 +66,11 @@ impl Messages for Sqlite {
     }
 
     async fn messages(&self, session: &SessionId, span: Span, limit: usize) -> Result<MessagePage> {
-        self.readers.read(|reader| {
-            let sqlite = |error: rusqlite::Error| self.readers.failed(&error);
-            let found = place_of(reader, session).map_err(sqlite)?;
-            let place = found.ok_or_else(|| Error::NoSession(session.clone()))?;
-            page(reader, place, span, limit).map_err(sqlite)
-        })
+        let found = self.readers.query(|reader| match place_of(reader, session)? {
+            Some(place) => page(reader, place, span, limit).map(Some),
+            None => Ok(None),
+        })?;
+        found.ok_or_else(|| Error::NoSession(session.clone()))
     }
 
     async fn find_message(&self, session: &SessionId, id: &MessageId) -> Result<Option<u64>> {

@@ -122,8 +122,7 @@ fn rebuild(readers: &Readers, id: &SessionId, path: &Path, dir: &Path, reached: 
             let lines: String = due.map(|message| message.to_json() + "\n").collect();
             file.write_all(lines.as_bytes()).ok()?;
             size += lines.len() as u64;
-            let last = page.messages.iter().map(|message| message.seq);
-            match last.chain(page.damaged.iter().map(|message| message.seq)).max() {
+            match page.newest_seq() {
                 Some(last) => seq = last,
                 None => return Some(size),
             }

@@ -19,6 +19,15 @@ use crate::{Error, Result};
 /// Bounded, because each connection keeps a page cache.
 const CONNECTIONS_MAX: usize = 4;
 
+/// Names of the temporary schema come first: every query reads the tables themselves.
+const WITHOUT_INDEXES: &str = "
+CREATE TEMP VIEW sessions AS SELECT * FROM main.sessions NOT INDEXED;
+CREATE TEMP VIEW messages AS SELECT * FROM main.messages NOT INDEXED;
+CREATE TEMP VIEW plans AS SELECT * FROM main.plans NOT INDEXED;
+CREATE TEMP VIEW plan_revisions AS SELECT * FROM main.plan_revisions NOT INDEXED;
+CREATE TEMP VIEW events AS SELECT * FROM main.events NOT INDEXED;
+";
+
 pub(super) struct Readers {
     path: PathBuf,
     damage: Damage,
@@ -108,8 +117,27 @@ impl Readers {
         answer
     }
 
-    /// Runs `query`, whose only errors are the database's.
-    pub(super) fn query<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    /// Runs `query`, whose only errors are the database's. A damaged index costs itself:
+    /// the query is run once more without any.
+    pub(super) fn query<T>(&self, query: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        let answer = self.query_once(&query);
+        if !matches!(answer, Err(Error::Damaged(_))) {
+            return answer;
+        }
+        let Ok(connection) = connection::connect(&self.path, Access::Read) else { return answer };
+        leave_untouched(&connection);
+        let careful = connection.execute_batch(WITHOUT_INDEXES).and_then(|()| query(&connection));
+        match careful {
+            Ok(found) => {
+                tracing::warn!("an index of the store is damaged; `sess doctor` says more");
+                Ok(found)
+            }
+            Err(_) => answer,
+        }
+    }
+
+    /// Runs a query that cannot be run twice.
+    pub(super) fn query_once<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         self.read(|connection| query(connection).map_err(|error| self.failed(&error)))
     }
 

@@ -44,9 +44,9 @@ pub fn health(dir: &Path) -> Result<Health> {
     }
     let mut health =
         Health { path: path.clone(), sqlite: rusqlite::version().to_owned(), ..Health::default() };
-    match connection::prepare(dir) {
+    match connection::check(&path) {
         Err(Error::Damaged(reason)) => health.damage.push(reason),
-        prepared => drop(prepared?),
+        checked => checked?,
     }
     let reader = connection::connect(&path, Access::Read)?;
     leave_untouched(&reader);
@@ -73,7 +73,10 @@ pub fn health(dir: &Path) -> Result<Health> {
     checks("plans", check_plans(&reader, &mut damage));
     checks("events", check_events(&reader, &mut damage));
     health.damage.extend(damage);
-    health.damage.truncate(DAMAGE_LEN_MAX);
+    if health.damage.len() > DAMAGE_LEN_MAX {
+        health.damage.truncate(DAMAGE_LEN_MAX);
+        health.damage.push("and more".to_owned());
+    }
     (health.sessions, health.messages) = (sessions, messages);
     health.index_lag = derived::lag(&dir.join("search.db"), &reader).ok();
     Ok(health)
@@ -476,16 +479,7 @@ fn found_session(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
     entry.starred = session.starred;
     entry.archived_at = session.archived_at;
     entry.last_seq = session.last_seq;
-    entry.session = Some(NewSession {
-        id: session.id,
-        key: session.key,
-        agent: session.agent,
-        source: session.source,
-        title: session.title,
-        cwd: session.cwd,
-        parent: session.parent,
-        created_at: session.created_at,
-    });
+    entry.session = Some(session.into());
 }
 
 fn found_message(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {

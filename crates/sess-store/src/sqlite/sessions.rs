@@ -64,7 +64,8 @@ impl Sessions for Sqlite {
         values.push(Box::new(messages::signed(limit as u64)));
         values.push(Box::new(messages::signed(offset)));
         let rest = format!("{wheres} ORDER BY updated_at DESC, created_at DESC, id LIMIT ? OFFSET ?");
-        self.many(&rest, rusqlite::params_from_iter(values))
+        let values: Vec<&dyn ToSql> = values.iter().map(|value| &**value).collect();
+        self.many(&rest, &values)
     }
 
     async fn count_sessions(&self, filter: &SessionFilter, most: u64) -> Result<u64> {
@@ -74,7 +75,7 @@ impl Sessions for Sqlite {
         self.readers.query(|reader| {
             let count: i64 = reader
                 .prepare_cached(&sql)?
-                .query_row(rusqlite::params_from_iter(values), |row| row.get(0))?;
+                .query_row(rusqlite::params_from_iter(&values), |row| row.get(0))?;
             Ok(count.unsigned_abs())
         })
     }
@@ -118,7 +119,7 @@ impl Sessions for Sqlite {
 
 impl Sqlite {
     /// Returns the sessions that meet a condition; a damaged one costs itself and a warning.
-    fn many(&self, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Session>> {
+    fn many(&self, rest: &str, values: &[&dyn ToSql]) -> Result<Vec<Session>> {
         let rows = self.readers.query(|reader| {
             let sql = format!("SELECT {COLUMNS} FROM sessions WHERE {rest}");
             let mut statement = reader.prepare_cached(&sql)?;

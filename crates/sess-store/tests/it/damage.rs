@@ -228,6 +228,39 @@ fn every_single_damaged_page_is_survived() {
 }
 
 #[test]
+fn a_damaged_index_costs_itself_and_nothing_that_is_read() {
+    let whole = filled();
+    let bytes = fs::read(whole.file()).expect("the file");
+    let indexes: Vec<(String, usize)> = rusqlite::Connection::open(whole.file())
+        .and_then(|connection| {
+            let sql =
+                "SELECT name, rootpage FROM sqlite_schema WHERE type = 'index' AND tbl_name <> 'requests'";
+            let mut statement = connection.prepare(sql)?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize)))?.collect()
+        })
+        .expect("the schema");
+    assert!(indexes.len() >= 7, "{indexes:?}");
+    for (index, root) in indexes {
+        let scratch = Scratch::new();
+        fs::write(scratch.file(), &bytes).expect("written");
+        zero_page(scratch.file().as_path(), root - 1);
+        run(async {
+            let store = scratch.open();
+            let listed = store.list_sessions(&SessionFilter::default(), 0, 10).await.expect(&index);
+            assert_eq!(listed.len(), SESSIONS - 1, "{index}: one is archived");
+            let session = store.session(&id("s1")).await.expect(&index).expect("it is there");
+            assert_eq!(session.last_seq, EACH as u64, "{index}");
+            let page = store.messages(&id("s1"), Span::Last, 100).await.expect(&index);
+            assert_eq!((page.messages.len(), page.damaged.len()), (EACH, 0), "{index}");
+            let plan = store.plan_revision(&id("s1"), 2).await.expect(&index).expect("it is there");
+            assert_eq!(plan.content, "plan two", "{index}");
+        });
+        let health = sess_store::health(scratch.path()).expect("a report");
+        assert!(!health.damage.is_empty(), "{index}: nobody noticed");
+    }
+}
+
+#[test]
 fn a_truncated_store_is_refused_and_what_is_left_is_salvaged() {
     let whole = filled();
     let bytes = fs::read(whole.file()).expect("the file");

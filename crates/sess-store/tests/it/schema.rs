@@ -42,8 +42,10 @@ async fn make_golden(dir: &Path) {
 fn a_golden_store_of_schema_1_opens_with_everything_in_it() {
     let scratch = Scratch::new();
     if std::env::var("SESS_MAKE_GOLDEN").is_ok() {
+        let path = golden(1);
+        assert!(!path.exists(), "{} is never made again", path.display());
         run(make_golden(scratch.path()));
-        fs::copy(scratch.file(), golden(1)).expect("the golden store is written");
+        fs::copy(scratch.file(), path).expect("the golden store is written");
     } else {
         fs::copy(golden(1), scratch.file()).expect("a copy of the golden store");
     }

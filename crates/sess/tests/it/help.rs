@@ -121,7 +121,7 @@ fn the_examples_of_the_readme_work_as_written() {
     let world = World::with_sessions();
     world.ready_plan();
     std::fs::create_dir(world.path(".cagent")).expect("made");
-    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/docker-agent/session.db");
+    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/docker-agent/session.db");
     std::fs::copy(database, world.path(".cagent/session.db")).expect("copied");
 
     let examples: Vec<_> = readme.lines().filter_map(|line| line.strip_prefix("$ ")).collect();

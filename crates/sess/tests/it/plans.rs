@@ -21,7 +21,7 @@ fn a_plan_is_written_shown_reviewed_and_done() {
     );
     world.fails(["plan", "approve"], 4, "the plan is draft, not ready for review");
     world.fails(["plan", "approve"], 4, "sess tool call exit_plan_mode --session <id>");
-    world.fails(["plan", "done"], 3, "the plan is draft, not approved");
+    world.fails(["plan", "done"], 4, "the plan is draft, not approved");
 
     world.ok(["tool", "call", "exit_plan_mode", "--session", "s1"]);
     world.fails(["plan", "approve", "--revision", "2"], 4, "the plan is now at revision 1, not 2");

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::world::{World, message, session};
 
-const DOCKER_AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/docker-agent/session.db");
+const DOCKER_AGENT: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/docker-agent/session.db");
 
 #[test]
 fn what_was_exported_comes_back_byte_for_byte() {

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/docker-agent/session.db");
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/docker-agent/session.db");
 const D1: &str = "3a1f9c52-8f1e-4c0a-9b1a-6f2d5b7c8e90";
 
 /// Returns a session as text: what it is, then a message a line without its id.
