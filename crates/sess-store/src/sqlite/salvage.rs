@@ -436,17 +436,21 @@ fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&
         .map_or(i64::MAX, Option::unwrap_or_default);
     let (mut at, mut misses) = (0_i64, 0);
     loop {
-        let run = (|| -> rusqlite::Result<()> {
+        let run = (|| -> rusqlite::Result<bool> {
             let mut statement = reader.prepare_cached(&next)?;
             let mut rows = statement.query([at])?;
             while let Some(row) = rows.next()? {
-                at = row.get("row_number")?;
-                misses = 0;
+                let number = row.get("row_number")?;
                 visit(row);
+                // A damaged tree may lead back to where it was: going with it would never end.
+                if number < at {
+                    return Ok(false);
+                }
+                (at, misses) = (number, 0);
             }
-            Ok(())
+            Ok(true)
         })();
-        if run.is_ok() {
+        if let Ok(true) = run {
             return;
         }
         // Step over what cannot be read, until a row answers again.
