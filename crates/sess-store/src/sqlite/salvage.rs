@@ -48,16 +48,27 @@ pub fn health(dir: &Path) -> Result<Health> {
         Err(Error::Damaged(reason)) => health.damage.push(reason),
         prepared => drop(prepared?),
     }
-    let reader = connection::connect(&path, Access::Read)?;
-    leave_untouched(&reader);
-    match schema::version(&reader, &path) {
-        Ok(version) => health.schema = version,
+    let opened = connection::connect(&path, Access::Read).and_then(|reader| {
+        leave_untouched(&reader);
+        Ok((schema::version(&reader, &path)?, reader))
+    });
+    let reader = match opened {
+        Ok((version, reader)) => {
+            health.schema = version;
+            if version < schema::FIRST {
+                // Stores are made whole.
+                health
+                    .damage
+                    .push(format!("the store {} is damaged: its version is {version}", path.display()));
+            }
+            reader
+        }
         Err(Error::Damaged(reason)) => {
             health.damage.push(reason);
             return Ok(health);
         }
         Err(error) => return Err(error),
-    }
+    };
     let mut checks = |what: &str, check: rusqlite::Result<u64>| match check {
         Ok(count) => count,
         Err(error) => {
