@@ -59,7 +59,7 @@ impl Error {
             ErrorCode::DatabaseCorrupt => Self::Damaged(format!(
                 "the store {path} is damaged ({error}); `sess doctor --salvage <new dir>` copies what can be read"
             )),
-            ErrorCode::NotADatabase => Self::Damaged(format!(
+            _ if code == ErrorCode::NotADatabase || is_unknown_format(error) => Self::Damaged(format!(
                 "{path} is not a sess store, or its first page is damaged; \
                  `sess doctor --salvage <new dir>` copies what can be read"
             )),
@@ -70,6 +70,12 @@ impl Error {
     pub(crate) fn from_io(what: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::Unavailable(format!("cannot {what} {}: {error}", path.display()))
     }
+}
+
+/// SQLite has no code of its own for a header whose format number is damaged.
+fn is_unknown_format(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("unsupported file format"))
+        || matches!(error, rusqlite::Error::SqlInputError { msg, .. } if msg.contains("unsupported file format"))
 }
 
 fn is_on_read_only_disk(file: &Path) -> bool {

@@ -48,16 +48,27 @@ pub fn health(dir: &Path) -> Result<Health> {
         Err(Error::Damaged(reason)) => health.damage.push(reason),
         checked => checked?,
     }
-    let reader = connection::connect(&path, Access::Read)?;
-    leave_untouched(&reader);
-    match schema::version(&reader, &path) {
-        Ok(version) => health.schema = version,
+    let opened = connection::connect(&path, Access::Read).and_then(|reader| {
+        leave_untouched(&reader);
+        Ok((schema::version(&reader, &path)?, reader))
+    });
+    let reader = match opened {
+        Ok((version, reader)) => {
+            health.schema = version;
+            if version < schema::FIRST {
+                // Stores are made whole.
+                health
+                    .damage
+                    .push(format!("the store {} is damaged: its version is {version}", path.display()));
+            }
+            reader
+        }
         Err(Error::Damaged(reason)) => {
             health.damage.push(reason);
             return Ok(health);
         }
         Err(error) => return Err(error),
-    }
+    };
     let mut checks = |what: &str, check: rusqlite::Result<u64>| match check {
         Ok(count) => count,
         Err(error) => {
@@ -439,17 +450,21 @@ fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&
         .map_or(i64::MAX, Option::unwrap_or_default);
     let (mut at, mut misses) = (0_i64, 0);
     loop {
-        let run = (|| -> rusqlite::Result<()> {
+        let run = (|| -> rusqlite::Result<bool> {
             let mut statement = reader.prepare_cached(&next)?;
             let mut rows = statement.query([at])?;
             while let Some(row) = rows.next()? {
-                at = row.get("row_number")?;
-                misses = 0;
+                let number = row.get("row_number")?;
                 visit(row);
+                // A damaged tree may lead back to where it was: going with it would never end.
+                if number < at {
+                    return Ok(false);
+                }
+                (at, misses) = (number, 0);
             }
-            Ok(())
+            Ok(true)
         })();
-        if run.is_ok() {
+        if let Ok(true) = run {
             return;
         }
         // Step over what cannot be read, until a row answers again.

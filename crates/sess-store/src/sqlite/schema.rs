@@ -123,9 +123,19 @@ fn migrate_through(migrations: &[&str], connection: &mut Connection, path: &Path
     Ok(())
 }
 
+/// A version further ahead than this is taken for damage, not for a newer program.
+const VERSIONS_AHEAD_MAX: i64 = 1_000;
+
 /// Returns the store's version; refuses one that this program does not know.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<i64> {
     let version = stored_version(connection, path)?;
+    if !(0..=VERSION + VERSIONS_AHEAD_MAX).contains(&version) {
+        return Err(Error::Damaged(format!(
+            "the store {} is damaged: its version is {version}; nothing was changed; \
+             `sess doctor --salvage <new dir>` copies what can be read",
+            path.display()
+        )));
+    }
     if version > VERSION {
         return Err(Error::Newer(format!(
             "the store {} was written by a newer sess (schema {version}, this one knows {VERSION}); \
