@@ -53,7 +53,9 @@ impl App {
     /// Works out who uses the command line: the owner, unless a host or a parent
     /// session left a sign that an agent does.
     pub fn cli_caller(&self, signals: &Signals) -> Caller {
-        let mut caller = self.caller(signals);
+        // An agent stays who it is, whichever session it names: that is only what it asks about.
+        let unnamed = Signals { explicit: None, ..signals.clone() };
+        let mut caller = self.caller(if is_agent(signals) { &unnamed } else { signals });
         if !is_agent(signals) {
             caller.standing = Standing::Owner;
         }

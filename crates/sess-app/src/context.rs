@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
     MessageId, SessionKey, Source, Timestamp,
+    identity::Claim,
     policy::{self, Standing},
     redact::redact,
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
@@ -296,6 +297,10 @@ impl App {
     /// Writes the question as a filter; `None` when the answer is empty without asking.
     async fn filter(&self, caller: &Caller, ask: &ListSessions) -> Result<Option<SessionFilter>> {
         self.home()?;
+        // The owner is no session: what it names is only what it asks about.
+        if let (Standing::Agent, Claim::Invalid(error)) = (caller.standing, &caller.identity.session) {
+            return Err(error.clone().into());
+        }
         if !self.has_store() {
             return Ok(None);
         }

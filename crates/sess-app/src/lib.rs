@@ -162,7 +162,12 @@ impl App {
     /// Tells whether there is a store to read: reading never makes one.
     fn has_store(&self) -> bool {
         let store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
-        store.is_some() || self.home().is_ok_and(|home| home.join("sess.db").symlink_metadata().is_ok())
+        // Only "not found" is no store yet; a place that cannot be looked at is an error on opening.
+        let is_missing = |home: &Path| {
+            let found = home.join("sess.db").symlink_metadata();
+            found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        store.is_some() || self.home().is_ok_and(|home| !is_missing(home))
     }
 
     /// Returns where the store is or will be.

@@ -184,11 +184,14 @@ impl App {
         Err(Error::NotFound("no session has a plan yet; `sess plan write <file>` writes one".to_owned()))
     }
 
-    /// Returns the owner as somebody who acts in `session`.
-    pub fn owner_as(&self, owner: &Caller, session: &Session) -> Caller {
-        let mut caller = owner.clone();
+    /// Returns the caller as somebody who acts in `session`: the owner in any, an agent in its own.
+    pub async fn act_in(&self, caller: &Caller, session: &Session) -> Result<Caller> {
+        if caller.standing == Standing::Agent && self.named_session(caller).await?.id != session.id {
+            return Err(Error::Denied("an agent may only change its own session's plan".to_owned()));
+        }
+        let mut caller = caller.clone();
         caller.identity.session = Claim::Id(session.id.clone(), session.source);
-        caller
+        Ok(caller)
     }
 
     async fn own_session(&self, caller: &Caller) -> Result<Session> {
@@ -241,9 +244,7 @@ impl App {
                 "a plan is reviewed by a person: an agent cannot approve it or request changes".to_owned(),
             ));
         }
-        if caller.standing == Standing::Agent && self.named_session(caller).await?.id != session.id {
-            return Err(Error::Denied("an agent may only call its own session's plan done".to_owned()));
-        }
+        self.act_in(caller, session).await?;
         let current = self.plan_of(session).await?;
         let store = self.store()?;
         let plan = store.plan(&session.id).await?;

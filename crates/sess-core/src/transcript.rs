@@ -115,7 +115,9 @@ pub fn around(
 pub fn block(body: &Body, tools: Tools) -> Option<String> {
     let content = match (body.role, tools) {
         (Role::System, _) | (Role::ToolResult, Tools::Hidden) => String::new(),
-        (Role::User | Role::Assistant, _) | (Role::ToolResult, Tools::Shown) => content(&body.content, tools),
+        (Role::User | Role::Assistant, _) | (Role::ToolResult, Tools::Shown) => {
+            without_headings(content(&body.content, tools))
+        }
     };
     let compacted = body.content.iter().any(|block| matches!(block, Block::Compaction { .. }));
     // What was compacted are the messages before this one: the line stands above its heading.
@@ -128,6 +130,23 @@ pub fn block(body: &Body, tools: Tools) -> Option<String> {
 }
 
 const COMPACTED: &str = "[context compacted here]";
+
+/// How the lines begin that give a transcript its structure.
+const STRUCTURE: [&str; 6] =
+    ["## user", "## assistant", "## tool result", "## sub-session", SUB_SESSION_END, COMPACTED];
+
+/// Escapes lines of a message that read like the transcript's own: what a peer
+/// or a tool said must not pass for the person's words.
+fn without_headings(content: String) -> String {
+    let is_structure = |line: &str| STRUCTURE.iter().any(|start| line.trim_start().starts_with(start));
+    if !content.lines().any(is_structure) {
+        return content;
+    }
+    let escaped = content
+        .split('\n')
+        .map(|line| if is_structure(line) { format!("\\{line}") } else { line.to_owned() });
+    escaped.collect::<Vec<_>>().join("\n")
+}
 
 fn block_heading(body: &Body) -> String {
     let role = match body.role {

@@ -181,7 +181,7 @@ async fn an_agent_may_call_its_own_approved_plan_done_and_no_other() {
     let session = world.stored("s").await;
     let done = || ReviewPlan { verdict: Verdict::Done, revision: None, note: None };
     let error = world.app.review_plan(&world.agent("other"), &session, done()).await.expect_err("another's");
-    assert_eq!(error.to_string(), "an agent may only call its own session's plan done");
+    assert_eq!(error.to_string(), "an agent may only change its own session's plan");
     assert_eq!(world.state("s").await, "1 approved");
     world.app.review_plan(&world.agent("s"), &session, done()).await.expect("its own");
     assert_eq!(world.state("s").await, "1 done");

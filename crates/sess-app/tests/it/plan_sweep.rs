@@ -203,7 +203,7 @@ async fn a_sweep_cut_short_after_the_removal_brings_the_plan_back_without_a_new_
 async fn many_old_plans_are_swept_beside_a_call() {
     let world = World::new();
     fs::create_dir(world.plans()).expect("made");
-    for n in 0..200 {
+    for n in 0..40 {
         fs::write(world.plan_path(&format!("old-{n}")), "x").expect("written");
         age(&world.plan_path(&format!("old-{n}")), 31.0);
     }

@@ -15,7 +15,7 @@ use super::offer::Offer;
 use super::{Door, wire};
 
 pub(super) const READ_PLAN: &str = "read_session_plan";
-const READ_SESSION: &str = "read_session";
+pub(super) const READ_SESSION: &str = "read_session";
 
 const PLAN_URI: &str = "plan://current";
 const SESSION_URI: &str = "session://current";

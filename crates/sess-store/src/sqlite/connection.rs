@@ -37,6 +37,10 @@ pub(super) fn prepare(dir: &Path) -> Result<PathBuf> {
     }
     tighten(dir, 0o700);
     tighten(&path, 0o600);
+    for below in ["transcripts", "session_plans"] {
+        tighten(&dir.join(below), 0o700);
+    }
+    tighten(&dir.join("search.db"), 0o600);
     Ok(path)
 }
 

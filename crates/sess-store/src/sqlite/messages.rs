@@ -52,6 +52,7 @@ impl Messages for Sqlite {
         let messages: Vec<Encoded> = messages.into_iter().map(Encoded::new).collect();
         self.writer
             .write(move |tx| {
+                sessions::refuse_other_owner(tx, &session)?;
                 let (n, is_new) = sessions::ensure(tx, &session, starred)?;
                 let have =
                     if is_new { 0 } else { same_beginning(tx.connection(), n, &session.id, &messages)? };

@@ -41,6 +41,7 @@ impl Sqlite {
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         let path = connection::prepare(dir)?;
         let readers = Arc::new(readers::Readers::new(&path));
+        readers.damage().recall(&path);
         let version = readers.read(|reader| schema::version(reader, &path))?;
         if version < schema::FIRST {
             // Stores are made whole: this one lost its beginning, or is somebody else's.

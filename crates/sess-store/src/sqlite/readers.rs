@@ -1,6 +1,9 @@
 //! A few connections that read while the writer writes.
 
 use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -52,14 +55,52 @@ impl Damage {
     pub(super) fn note(&self, path: &Path, error: &rusqlite::Error) -> Error {
         let told = Error::from_sqlite(path, error);
         if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
-            self.0.get_or_init(|| told.clone());
+            self.0.get_or_init(|| {
+                leave_mark(path, &told);
+                told.clone()
+            });
         }
         told
+    }
+
+    /// Takes over what another process found out about this very file.
+    pub(super) fn recall(&self, path: &Path) {
+        let Ok(mark) = fs::read_to_string(connection::suffixed(path, MARK)) else { return };
+        if let Some((file, told)) = mark.split_once('\n')
+            && fingerprint(path).is_some_and(|now| now == file)
+        {
+            self.0.get_or_init(|| Error::Damaged(told.trim_end().to_owned()));
+        }
     }
 
     pub(super) fn found(&self) -> Option<&Error> {
         self.0.get()
     }
+}
+
+/// What is added to the store's name for the mark of its damage.
+const MARK: &str = "-damaged";
+
+/// Tells other processes, also those to come, that this file must stay as it is.
+///
+/// The mark is of one state of one file: a store that was put back is another.
+pub(super) fn leave_mark(path: &Path, told: &Error) {
+    let Some(file) = fingerprint(path) else { return };
+    let marked = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(connection::suffixed(path, MARK))
+        .and_then(|mut mark| mark.write_all(format!("{file}\n{told}\n").as_bytes()));
+    if let Err(error) = marked {
+        tracing::warn!(%error, "other processes may still write to the damaged store");
+    }
+}
+
+fn fingerprint(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    Some(format!("{} {} {}.{}", found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 impl Readers {

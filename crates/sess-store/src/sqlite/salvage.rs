@@ -11,7 +11,7 @@ use sess_core::{SessionId, Timestamp, session::NewSession};
 use super::{
     Sqlite,
     connection::{self, Access},
-    derived, feed, messages, pages, plans, schema, sessions,
+    derived, feed, messages, pages, plans, readers, schema, sessions,
     writer::leave_untouched,
 };
 use crate::{
@@ -33,10 +33,13 @@ pub struct Health {
     pub damage: Vec<String>,
 }
 
+const SALVAGE: &str = "`sess doctor --salvage <new dir>` copies what can be read";
+
 /// How many sentences of damage are collected.
 const DAMAGE_LEN_MAX: usize = 100;
 
-/// Reads the whole store and checks every row. Never changes anything.
+/// Reads the whole store and checks every row. Never changes the store: a damaged one
+/// gets a mark beside it, so that nobody else does either.
 pub fn health(dir: &Path) -> Result<Health> {
     let path = dir.join("sess.db");
     if !path.exists() {
@@ -79,6 +82,13 @@ pub fn health(dir: &Path) -> Result<Health> {
     };
     let mut damage = Vec::new();
     checks("integrity check", integrity(&reader, &mut damage));
+    if let Some(first) = damage.first() {
+        // Pages are damaged: whoever comes next must not write to them.
+        readers::leave_mark(
+            &path,
+            &Error::Damaged(format!("the store {} is damaged ({first}); {SALVAGE}", path.display())),
+        );
+    }
     let sessions = checks("sessions", check_sessions(&reader, &mut damage));
     let messages = checks("messages", check_messages(&reader, &mut damage));
     checks("plans", check_plans(&reader, &mut damage));

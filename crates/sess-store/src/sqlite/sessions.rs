@@ -226,6 +226,23 @@ pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) 
     Ok((n, true))
 }
 
+/// Refuses a session whose key leads to another one: a key is an address that lasts.
+pub(super) fn refuse_other_owner(tx: &Transaction<'_>, new: &NewSession) -> JobResult<()> {
+    let other: Option<String> = tx
+        .connection()
+        .prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND id <> ?2 LIMIT 1")?
+        .query_row([new.key.as_str(), new.id.as_str()], |row| row.get(0))
+        .optional()?;
+    match other {
+        None => Ok(()),
+        Some(other) => Err(Error::Conflict(format!(
+            "session {} has the key {}, which leads to session {other} already; give it another key",
+            new.id, new.key
+        ))
+        .into()),
+    }
+}
+
 /// Returns the session for a change, or refuses.
 pub(super) fn require(connection: &Connection, id: &SessionId) -> JobResult<(i64, Session)> {
     let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");

@@ -316,3 +316,25 @@ fn salvage_refuses_to_write_into_a_store_and_to_start_from_none() {
     assert!(!target.file().exists());
     assert!(matches!(sess_store::health(empty.path()), Err(Error::Unavailable(_))));
 }
+
+#[test]
+fn damage_that_one_process_met_keeps_the_next_from_writing() {
+    let scratch = filled();
+    let whole = fs::read(scratch.file()).expect("the file");
+    let page = message_pages(&scratch.file())[0];
+    zero_page(&scratch.file(), page);
+    let before = fs::read(scratch.file()).expect("the file");
+    run(async {
+        let store = scratch.open();
+        store.messages(&id("s0"), Span::After(0), 100).await.expect_err("the page is lost");
+        drop(store);
+        let store = scratch.open();
+        let error = store.append(&id("s4"), vec![say("more")], None).await.expect_err("marked");
+        assert!(matches!(&error, Error::Damaged(text) if text.contains("sess doctor --salvage")), "{error}");
+        assert_eq!(fs::read(scratch.file()).expect("the file"), before);
+        // A store that was put back is another: its mark does not count.
+        drop(store);
+        fs::write(scratch.file(), whole).expect("put back");
+        scratch.open().append(&id("s4"), vec![say("more")], None).await.expect("appended");
+    });
+}

@@ -71,7 +71,10 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
     drop(progress);
     if worst == 0 {
         let progress = Progress::new("indexing messages");
-        context.app.catch_up(&|done, all| progress.set(done, all)).await?;
+        if let Err(error) = context.app.catch_up(&|done, all| progress.set(done, all)).await {
+            // What was brought in is safe; the next search catches up.
+            output.say(&visible(&format!("warning: the search index is behind: {error}")));
+        }
     }
     Ok(ExitCode::from(worst))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sess_app::{ListSessions, Listed, Listing, Scope};
-use sess_core::{Timestamp, reference::PREFIX_LEN_MIN};
+use sess_core::{SessionId, Timestamp, reference::PREFIX_LEN_MIN};
 
 use super::Context;
 use crate::{
@@ -14,9 +14,6 @@ use crate::{
 
 /// On narrower terminals ids are shown as far as they tell sessions apart, so that titles can be read.
 const FULL_IDS_WIDTH: usize = 110;
-
-/// The longest id there is.
-const ID_LEN_MAX: usize = 128;
 
 pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow::Result<()> {
     let source = args.source.map(|name| name.parse()).transpose();
@@ -35,8 +32,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     if output.json {
         return output.data(&listing);
     }
+    let is_filtered = ask.source.is_some() || ask.query.is_some() || ask.scope == Scope::Repo;
     if listing.sessions.is_empty() {
-        let is_filtered = ask.source.is_some() || ask.query.is_some() || ask.scope == Scope::Repo;
         output.say(if is_filtered {
             "no session fits; `sess list` alone shows all"
         } else {
@@ -44,7 +41,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
         });
         return Ok(());
     }
-    table(output, &listing)?;
+    let is_whole = !is_filtered && !ask.include_archived;
+    table(output, &listing, if is_whole { Refs::Relative } else { Refs::None })?;
     let shown = listing.sessions.len() as u64;
     if shown < listing.total {
         let more = if listing.total_is_minimum { "more than " } else { "" };
@@ -53,15 +51,27 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     Ok(())
 }
 
-pub fn table(output: &Output, listing: &Listing) -> anyhow::Result<()> {
+/// Whether the rows of a list are the ones that `-1`, `-2`, … mean.
+#[derive(Clone, Copy)]
+pub enum Refs {
+    Relative,
+    /// A filter was used: the rows have other places in the whole list.
+    None,
+}
+
+pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<()> {
     let now = now();
+    let reference = |index: usize| match refs {
+        Refs::Relative => format!("-{}", index + 1),
+        Refs::None => String::new(),
+    };
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
     let id_len = if is_narrow { telling_len(&listing.sessions) } else { usize::MAX };
     let rows = listing.sessions.iter().enumerate().map(|(index, session)| {
         let updated =
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
         vec![
-            format!("-{}", index + 1),
+            reference(index),
             session.id.chars().take(id_len).collect(),
             format!("{}{}", if session.starred { "★ " } else { "" }, title(session)),
             session.num_messages.to_string(),
@@ -79,7 +89,7 @@ fn telling_len(sessions: &[Listed]) -> usize {
             sessions.iter().map(|session| session.id.get(..*len).unwrap_or(&session.id)).collect();
         beginnings.len() == sessions.len()
     };
-    (PREFIX_LEN_MIN..ID_LEN_MAX).find(is_telling).unwrap_or(ID_LEN_MAX)
+    (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
 }
 
 /// Says what was done to a session.

@@ -30,7 +30,10 @@ pub struct Context {
     pub app: App,
     pub env: Vec<(String, String)>,
     pub session: Option<String>,
+    /// Who is calling, whichever session is named.
     pub caller: Caller,
+    /// Whose call it would be if a tool were called from here.
+    pub tool_caller: Caller,
     pub redaction: Redaction,
 }
 
@@ -39,8 +42,9 @@ impl Context {
         let app = App::new(config.settings);
         let signals = Signals { explicit: session.clone(), env: config.env.clone(), ..Signals::default() };
         let caller = app.cli_caller(&signals);
+        let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        Self { app, env: config.env, session, caller, redaction }
+        Self { app, env: config.env, session, caller, tool_caller, redaction }
     }
 
     /// Returns the data directory; without one there is nothing that a person could ask about.

@@ -1,7 +1,7 @@
 //! `sess` alone, and `sess whoami`: what is here, and who you are.
 
 use console::Style;
-use sess_app::ListSessions;
+use sess_app::{Caller, ListSessions};
 use sess_core::policy::Standing;
 
 use super::{Context, list};
@@ -24,7 +24,7 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
             .line("  claude mcp add sess -- sess mcp  give the tools to Claude Code; README: other agents")?;
         output.line("  sess import <file.jsonl>         bring in a session")?;
     } else {
-        list::table(output, &listing)?;
+        list::table(output, &listing, list::Refs::Relative)?;
         output.line("\nNext:")?;
         if let Some(waiting) = waiting_plan(context).await {
             output.line(&format!("  sess plan show      review the plan of {waiting}"))?;
@@ -45,7 +45,8 @@ async fn waiting_plan(context: &Context) -> Option<String> {
 }
 
 pub async fn whoami(context: &Context, output: &Output) -> anyhow::Result<()> {
-    let whoami = context.app.whoami(&context.caller).await;
+    let asked = Caller { standing: context.caller.standing, ..context.tool_caller.clone() };
+    let whoami = context.app.whoami(&asked).await;
     if output.json {
         return output.data(&whoami);
     }

@@ -120,7 +120,7 @@ async fn writer(context: &Context) -> anyhow::Result<Caller> {
     if context.session.as_deref().is_some_and(is_cut) && !is_uuid(session.id.as_str()) {
         return Ok(caller.clone());
     }
-    Ok(context.app.owner_as(caller, &session))
+    Ok(context.app.act_in(caller, &session).await?)
 }
 
 fn is_uuid(id: &str) -> bool {
@@ -169,7 +169,7 @@ async fn edit(context: &Context, output: &Output) -> anyhow::Result<()> {
         return Ok(());
     }
     let write = WritePlan { content, expect_revision: Some(plan.plan.revision), idempotency_key: None };
-    let writer = context.app.owner_as(&context.caller, &session);
+    let writer = context.app.act_in(&context.caller, &session).await?;
     let stored = store(context, output, &writer, write).await;
     if stored.is_err()
         && let Ok((_, path)) = file.keep()

@@ -3,10 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use sess_app::{
-    Signals,
-    tools::{self, ToolCall},
-};
+use sess_app::tools::{self, ToolCall};
 
 use super::Context;
 use crate::{
@@ -30,11 +27,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::Tool) -> anyhow:
 
 async fn call(context: &Context, output: &Output, call: ToolCall) -> anyhow::Result<ExitCode> {
     // A tool is called by an agent; the owner who tries one out plays it.
-    let signals =
-        Signals { explicit: context.session.clone(), env: context.env.clone(), ..Signals::default() };
-    let caller = context.app.caller(&signals);
     let name = call.name.clone();
-    let Some(answer) = context.app.call_tool(&caller, call).await else {
+    let Some(answer) = context.app.call_tool(&context.tool_caller, call).await else {
         let known: Vec<_> = tools::all().iter().map(|tool| tool.name).collect();
         return Err(Usage(format!("no tool is called \"{name}\"; the tools are {}", known.join(", "))).into());
     };
