@@ -93,12 +93,17 @@ fn assigned(text: &str, name: &Range<usize>, kind: Kind) -> Option<Range<usize>>
         } else if separator == Separator::Comma {
             // Two strings in a list are most often just that.
             Place::Bare
+        } else if is_env(text, name, after_quote, start, separator) && is_string(text, &value) {
+            Place::Env
         } else if is_shell(text, name, after_quote, start, separator) {
             Place::Shell
         } else {
             Place::Quoted
         };
-        let is_secret = value::is_secret(kind, place, &text[value.clone()]);
+        let is_secret = value::is_secret(kind, place, &text[value.clone()])
+            || kind == Kind::Key
+                && separator == Separator::Equals
+                && value::is_long_key(&text[value.clone()]);
         return is_secret.then(|| whole(text, value, |c| c == '\n' || mark.ends_with(c)));
     }
     // Outside quotes a quoted name has numbers, constants or calls for a value.
@@ -112,6 +117,7 @@ fn assigned(text: &str, name: &Range<usize>, kind: Kind) -> Option<Range<usize>>
         Some(b'(' | b'[' | b'{' | b'<') if separator != Separator::Tag => return None,
         // `Server=…;Password=…;` connects to a database.
         Some(b';') if tight && text[..name.start].ends_with(';') => Place::Line,
+        _ if is_env(text, name, after_quote, start, separator) => Place::Env,
         Some(b',' | b')' | b']' | b'}' | b';') => Place::Bare,
         _ if separator == Separator::Tag => Place::Line,
         _ if is_shell(text, name, after_quote, start, separator) => Place::Shell,
@@ -121,8 +127,47 @@ fn assigned(text: &str, name: &Range<usize>, kind: Kind) -> Option<Range<usize>>
         Some(b' ') if separator == Separator::Colon && text[value.end..].starts_with(" =") => return None,
         _ => Place::Bare,
     };
-    let is_secret = value::is_secret(kind, place, &text[value.clone()]);
+    let secret = &text[value.clone()];
+    let is_secret = value::is_secret(kind, place, secret)
+        || kind == Kind::Key && tight && value::is_long_key(secret)
+        || kind != Kind::Key && is_setting(text, name, &value, separator, tight);
     is_secret.then(|| whole(text, value, is_delimiter))
+}
+
+/// Whether the value of a variable in capitals is a string of its own: in
+/// `"TOKEN=" + token + "&x"` the quote after the name closes one.
+fn is_string(text: &str, value: &Range<usize>) -> bool {
+    let closed = value.len() + 4 > VALUE_BYTES_MAX || text[value.end..].starts_with(['"', '\'', '`', '\\']);
+    let inner = &text[value.clone()];
+    let words = inner.contains(char::is_whitespace);
+    (closed || !words) && !inner.starts_with([' ', ',', ')', ';', ':', ']', '}', '+', '.', '\\', '|'])
+}
+
+/// Whether this is a line `password: word` of YAML, or `password=word` of an `.ini` file.
+fn is_setting(
+    text: &str,
+    name: &Range<usize>,
+    value: &Range<usize>,
+    separator: Separator,
+    tight: bool,
+) -> bool {
+    let named = &text[name.clone()];
+    let one_case =
+        !named.bytes().any(|b| b.is_ascii_lowercase()) || !named.bytes().any(|b| b.is_ascii_uppercase());
+    let before = &text[..name.start];
+    let begins = match separator {
+        Separator::Colon => true,
+        // With an indent it is an argument of a call.
+        Separator::Equals => {
+            tight && (before.is_empty() || before.ends_with('\n') || before.ends_with("\\n"))
+        }
+        Separator::Comma | Separator::Tag | Separator::Space => false,
+    };
+    begins
+        && one_case
+        && is_line(text, name, value)
+        && name::ends_secret(named)
+        && value::is_line_literal(&text[value.clone()])
 }
 
 /// `Authorization: <scheme> <credential>`: the scheme stays, the credential is the secret.
@@ -142,25 +187,61 @@ fn header_credential(text: &str, name: &Range<usize>) -> Option<Range<usize>> {
         Some(b',') if quote.is_some() => spaced + 1,
         _ => return None,
     };
-    let mut start = skip_spaces(text, after);
-    if let Some((_, inner)) = opening_quote(text, start) {
-        start = inner;
-    }
+    let spaced = skip_spaces(text, after);
+    let opened = opening_quote(text, spaced);
+    let start = opened.map_or(spaced, |(_, inner)| inner);
     let first = unquoted(text, start);
     let gap = skip_spaces(text, first.end);
     let scheme = text[first.clone()].to_ascii_lowercase();
-    let known = ["bearer", "basic", "token", "bot", "apikey", "api-key", "negotiate", "key", "splunk"];
-    let has_scheme = known.contains(&scheme.as_str()) && gap > first.end;
+    let known = name::lists(SCHEMES, &scheme);
+    let has_scheme = known && gap > first.end;
     let credential = if has_scheme { unquoted(text, gap) } else { first };
+    if has_scheme && scheme == "digest" && text[credential.clone()].contains('=') {
+        let span = parameters(text, name, opened, credential);
+        let shown = &text[span.clone()];
+        return (!shown.contains('…') && !shown.contains("***")).then_some(span);
+    }
     if matches!(text.as_bytes().get(credential.end), Some(b'(' | b'[' | b'{' | b'<')) {
         return None;
     }
     let secret = &text[credential.clone()];
+    // Nothing follows, so it is no sentence; and the colon or the quote says that it is no code.
+    let is_value =
+        (opened.is_some() || text[..spaced].trim_end().ends_with(':')) && is_end(text, credential.end);
     let is_secret = match has_scheme {
         true => value::is_credential(secret),
         false => value::is_secret(Kind::Secret, Place::Quoted, secret),
-    };
+    } || is_value && (has_scheme || !known) && value::is_header_literal(secret);
     is_secret.then(|| whole(text, credential, is_delimiter))
+}
+
+const SCHEMES: &str = "bearer basic token bot apikey api-key digest negotiate key splunk";
+
+/// Returns the parameters of `Digest username="…", response="…"`, up to the quote or line that holds them.
+fn parameters(
+    text: &str,
+    name: &Range<usize>,
+    opened: Option<(&str, usize)>,
+    first: Range<usize>,
+) -> Range<usize> {
+    let before = text[..name.start].chars().next_back().filter(|c| matches!(c, '"' | '\''));
+    let outer = before.map(|c| if c == '"' { "\"" } else { "'" });
+    match opened.map(|(mark, _)| mark).or(outer) {
+        Some(mark) => quoted(text, first.start, mark),
+        None => {
+            let rest = &text[first.start..];
+            let most = rest.floor_char_boundary(rest.len().min(4 * VALUE_BYTES_MAX));
+            let line = rest[..most].find('\n').unwrap_or(most);
+            let end = rest[..line].find("\\n").unwrap_or(line);
+            first.start..first.start + end
+        }
+    }
+}
+
+/// Whether a line or a string ends here.
+fn is_end(text: &str, at: usize) -> bool {
+    let rest = &text.as_bytes()[skip_spaces(text, at)..];
+    rest.first().is_none_or(|b| b"\n\r\\\"'`".contains(b))
 }
 
 /// `Bearer <credential>` where no header is named.
@@ -271,6 +352,13 @@ fn unquoted(text: &str, start: usize) -> Range<usize> {
     start..start + parameter.map_or(end, |(at, _)| at)
 }
 
+/// Whether this is `NAME=value` of an environment: in capitals, without spaces.
+fn is_env(text: &str, name: &Range<usize>, after_name: usize, value: usize, separator: Separator) -> bool {
+    let capitals =
+        text[name.clone()].bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    capitals && is_shell(text, name, after_name, value, separator)
+}
+
 /// Whether this is `NAME=value`, in capitals and without spaces, or a parameter of a URL.
 fn is_shell(text: &str, name: &Range<usize>, after_name: usize, value: usize, separator: Separator) -> bool {
     let tight = separator == Separator::Equals && value == after_name + 1;
@@ -284,11 +372,14 @@ fn is_line(text: &str, name: &Range<usize>, value: &Range<usize>) -> bool {
     const INDENT_BYTES_MAX: usize = 64;
     let bytes = text.as_bytes();
     let indent = bytes[..name.start].iter().rev().take(INDENT_BYTES_MAX);
-    let indent = indent.take_while(|b| matches!(b, b' ' | b'\t' | b'-')).count();
+    let indent = indent.take_while(|b| matches!(b, b' ' | b'\t' | b'-' | b'+')).count();
     let before = &text[..name.start - indent];
-    let begins = before.is_empty() || before.ends_with('\n') || before.ends_with("\\n");
-    let ends =
-        bytes[value.end..].iter().find(|b| !matches!(b, b' ' | b'\r')).is_none_or(|b| b"\n#\\\"".contains(b));
+    let quoted = indent == 0 && before.ends_with(['"', '\'']);
+    let begins = before.is_empty() || before.ends_with('\n') || before.ends_with("\\n") || quoted;
+    let ends = bytes[value.end..]
+        .iter()
+        .find(|b| !matches!(b, b' ' | b'\r'))
+        .is_none_or(|b| b"\n#\\\"'".contains(b));
     begins && ends
 }
 

@@ -24,8 +24,8 @@ const AFTER: &str = "\
 
 /// Words right before which it is the name of something else: `next_token`, `has_password`.
 const BEFORE: &str = "\
-    any bos by cancellation cls continuation duplicate eos get has is mask max min missing next no num \
-    pad page parse prev previous progress pub public publishable sep start stop sync unk with without";
+    any bos by cancellation cls continuation duplicate eos get has input is mask max min missing next no \
+    num output pad page parse prev previous progress pub public publishable sep start stop sync unk with without";
 
 /// Words right before which a key is one of a table, a cache or a page: `primary_key`.
 const BEFORE_KEY: &str = "\
@@ -70,12 +70,17 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-fn lists(words: &str, word: &str) -> bool {
+/// Whether the secret's word is the last of the name: `db_password`, and not `secret_santa`.
+pub(super) fn ends_secret(name: &str) -> bool {
+    words(name).last().is_some_and(|word| is_secret_word(word))
+}
+
+pub(super) fn lists(words: &str, word: &str) -> bool {
     words.split(' ').any(|listed| listed == word)
 }
 
 /// Whether a word says secret, also when it is written together with another: `authtoken`.
-fn is_secret_word(word: &str) -> bool {
+pub(super) fn is_secret_word(word: &str) -> bool {
     let fused_key = word.strip_suffix("key").is_some_and(|owner| lists(CREDENTIAL_KEYS, owner));
     let fused_pass = word.strip_suffix("pass").is_some_and(|owner| lists(PASS_OWNERS, owner));
     let fused = ["token", "secret", "password", "passwd"].iter().any(|ending| word.ends_with(ending));

@@ -168,21 +168,35 @@ pub(super) fn pem(text: &str, trigger: Range<usize>) -> Option<Range<usize>> {
     let most = text.floor_char_boundary(text.len().min(body_start + PEM_BYTES_MAX));
     let body = &text[body_start..most];
     // Looking no further than the next dashes keeps a text full of headers cheap.
-    let end = match body.find("-----") {
-        Some(end) if body[end..].starts_with("-----END") => end,
-        Some(_) | None => key_lines(body),
+    let (end, ended) = match body.find("-----") {
+        Some(end) if body[end..].starts_with("-----END") => (end, true),
+        Some(_) | None => (key_lines(body), false),
     };
     let body = &body[..end];
     // Line breaks may be written as `\n`: they stay, so that the rest still reads well.
-    let lead = body.len() - body.trim_start_matches(is_break).len();
+    let lead = breaks(body);
     let inner = body[lead..].trim_end_matches(|c: char| !is_base64_char(c) || c == '/');
     let inner = inner.strip_suffix("\\n").unwrap_or(inner);
     let is_key = inner.split(|c: char| !is_base64_char(c)).any(|line| line.len() >= 16);
-    is_key.then(|| body_start + lead..body_start + lead + inner.len())
+    // Between both headers anything is the key, unless it is code that names them.
+    let is_body = ended
+        && inner.starts_with(is_base64_char)
+        && (body[..lead].contains(['\n', '\\']) || !inner.contains(char::is_whitespace))
+        && !inner.contains(['"', '\'', '`', '(', '<', '{', '$']);
+    (is_key || is_body).then(|| body_start + lead..body_start + lead + inner.len())
 }
 
-fn is_break(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\\' | 'n' | 'r' | ' ' | '\t')
+/// Returns how far white space goes, also where its line breaks are written as `\n`.
+fn breaks(body: &str) -> usize {
+    let mut rest = body;
+    loop {
+        rest = rest.trim_start();
+        let escape = rest.trim_start_matches('\\');
+        match escape.strip_prefix(['n', 'r']) {
+            Some(after) if escape.len() < rest.len() => rest = after,
+            Some(_) | None => return body.len() - rest.len(),
+        }
+    }
 }
 
 /// Returns how far lines of base 64 go.

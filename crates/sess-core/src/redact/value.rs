@@ -1,11 +1,13 @@
 //! Tells values that are secrets from values that are code, words or hashes.
 
-use super::name::Kind;
+use super::name::{self, Kind};
 
 /// Where a value stands, which says how much it must look like a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// `NAME=value` of a shell, an `.env` file or a query: never code.
+    /// `NAME=value` in capitals, as of a shell or an `.env` file: always a secret.
+    Env,
+    /// A parameter of a query and the like: never code.
     Shell,
     /// A field of JSON.
     Field,
@@ -19,6 +21,11 @@ pub(super) enum Place {
 
 /// Whether a value of such a name, in such a place, is a secret.
 pub(super) fn is_secret(kind: Kind, place: Place, value: &str) -> bool {
+    match (kind, place) {
+        (_, Place::Env) => return is_env_literal(kind, value),
+        (Kind::Password | Kind::Secret, Place::Field) => return is_field_literal(value),
+        _ => {}
+    }
     let look = Look::of(value);
     if look.white || is_one_character(value) || is_path(value) {
         return false;
@@ -26,14 +33,14 @@ pub(super) fn is_secret(kind: Kind, place: Place, value: &str) -> bool {
     let mixed = look.chars >= 8 && look.is_mixed();
     let random = look.chars >= 16 && look.is_mixed();
     let looks_secret = match (kind, place) {
-        (Kind::Password, Place::Shell | Place::Field) => {
+        (Kind::Password, Place::Env | Place::Shell | Place::Field) => {
             look.chars >= 6 && (look.is_chosen() || look.is_word(8)) && !is_sample(value)
         }
         (Kind::Password, Place::Quoted | Place::Line) => {
             look.chars >= 6 && look.is_chosen() && !is_sample(value)
         }
         (Kind::Password, Place::Bare) => mixed && !is_constant(value),
-        (Kind::Secret, Place::Shell) => {
+        (Kind::Secret, Place::Env | Place::Shell) => {
             let made_up = look.chars >= 8 && look.is_chosen() && look.dividers == 0 || look.is_word(12);
             mixed || look.is_strong() || made_up && !is_sample(value)
         }
@@ -42,7 +49,7 @@ pub(super) fn is_secret(kind: Kind, place: Place, value: &str) -> bool {
         }
         (Kind::Secret, Place::Bare) => random && !is_constant(value) && !value.contains('.'),
         (Kind::Key, Place::Bare) => false,
-        (Kind::Key, Place::Shell | Place::Field | Place::Quoted | Place::Line) => {
+        (Kind::Key, Place::Env | Place::Shell | Place::Field | Place::Quoted | Place::Line) => {
             let named = value.contains(['.', ':', '/', '\\']) && !value.ends_with('=');
             random && look.chars >= 20 && !named && !is_hash(value)
         }
@@ -59,6 +66,78 @@ pub(super) fn is_credential(value: &str) -> bool {
     let cased = look.lower > 0 && look.upper > 0 && look.changes >= 2;
     let made_up = look.is_chosen() && (look.is_mixed() || look.chars >= 12);
     look.chars >= 6 && !look.white && (made_up || cased || look.is_word(16))
+}
+
+/// Whether the value of an environment variable is written out, however short or plain it is.
+fn is_env_literal(kind: Kind, value: &str) -> bool {
+    // Small numbers count or enumerate; a password may be one.
+    let number = kind != Kind::Password && value.len() <= 5 && value.parse::<f64>().is_ok();
+    let hex = value.starts_with("0x") && value.len() <= 10;
+    // `TOKEN=OTHER_TOKEN` names another one.
+    let named = value.contains('_')
+        && value.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+        && name::kind(value).is_some();
+    !(number || hex || named || is_path(value) || is_reference(value) || is_placeholder(value))
+}
+
+/// Whether the string of a JSON field is the secret itself, and no label of a form.
+fn is_field_literal(value: &str) -> bool {
+    let last = value.trim_end_matches(['.', ':', '?', '!', '*']).rsplit(' ').next().unwrap_or_default();
+    let label =
+        name::is_secret_word(&last.to_ascii_lowercase()) && value.bytes().all(|b| !b.is_ascii_digit());
+    !(label || is_path(value) || is_sample(value) || is_placeholder(value))
+}
+
+/// Whether the value of `Authorization` is written out.
+pub(super) fn is_header_literal(value: &str) -> bool {
+    !(is_sample(value) || is_reference(value) || is_placeholder(value) || name::kind(value).is_some())
+}
+
+/// Whether the one word after `password:` on a line of its own is no type, variable or sample.
+pub(super) fn is_line_literal(value: &str) -> bool {
+    let typed = value.trim_end_matches(['!', '?']);
+    let typed = typed.starts_with(|c: char| c.is_ascii_uppercase() || c == '&' || c == '*')
+        && typed.bytes().all(|b| b.is_ascii_alphabetic() || b"&*_.'".contains(&b));
+    let number = value.parse::<f64>().is_ok() && value.len() <= 5;
+    let dotted = value.contains('.') && value.bytes().all(|b| !b.is_ascii_digit());
+    let code = value.contains(['=', '?', '"', '`']) && !Look::of(value).is_mixed() || dotted;
+    value.len() >= 3 && !(typed || number || code || is_path(value)) && is_header_literal(value)
+}
+
+/// Whether it is a long random key, and neither a hash nor a name.
+pub(super) fn is_long_key(value: &str) -> bool {
+    let of_key = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'=');
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
+    value.len() >= 24 && value.bytes().all(of_key) && digits >= 2 && letters && !is_hash(value)
+}
+
+/// Whether it names where the value is to be found.
+fn is_reference(value: &str) -> bool {
+    const ROOTS: &str = "args config env github import inputs os process secrets self settings this var vars";
+    value.split_once('.').is_some_and(|(root, _)| name::lists(ROOTS, root))
+}
+
+/// Whether nothing is written out where the value goes: a variable, a keyword, a sample, a mask.
+fn is_placeholder(value: &str) -> bool {
+    const KEYWORDS: &str = "auth boolean bool credentials false header int integer jwt missing nil no none \
+        null number off on optional read required str string text true undefined value write yes";
+    let lower = value.to_ascii_lowercase();
+    let within = |open: &str, close: char| value.find(open).is_some_and(|at| value[at..].contains(close));
+    let variable = value
+        .strip_prefix('$')
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        || value.starts_with('%') && (value.len() <= 3 || value.ends_with('%') || value.starts_with("%("))
+        || value.starts_with(['<', '`', '['])
+        || value.contains("$(")
+        || within("{", '}')
+        || within("<", '>');
+    let sample =
+        ["…", "...", "***", "xxxx", "your", "example", "placeholder", "redacted", "change", "-----begin "]
+            .iter()
+            .any(|part| lower.contains(part));
+    let repeated = is_one_character(value) && value.starts_with(['x', 'X', '0']);
+    !value.contains(char::is_alphanumeric) || variable || sample || repeated || name::lists(KEYWORDS, &lower)
 }
 
 /// What is counted in a value, in one go.
