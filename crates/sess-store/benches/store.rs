@@ -437,7 +437,7 @@ fn recent_sessions(bench: &Bench) {
             "source = 'codex' AND source <> 'native'",
         ),
         ("by source native", SessionFilter { source: Some(Source::Native), ..all() }, "source = 'native'"),
-        ("by agent", SessionFilter { agent: agent("codex"), ..all() }, "agent = 'codex'"),
+        ("by agent", SessionFilter { agent: agent("codex"), ..all() }, "owner = 'agent:codex:'"),
     ];
     for (name, filter, sql) in filters {
         let list = |store: &Arc<dyn Store>| {
