@@ -199,7 +199,8 @@ impl Reader<'_> {
         let at = entries(page).pop().filter(|entry| entry.seq() == seq);
         let at = at.unwrap_or_else(|| Entry::Damaged(seq, "it is missing".to_owned()));
         let nothing = || (format!("[message {seq} has nothing to show]"), 0);
-        let (text, mut redacted) = self.render(&at).unwrap_or_else(nothing);
+        let (mut text, mut redacted) = self.render(&at).unwrap_or_else(nothing);
+        text.push_str(&left_out_note(&self.children(session).await?));
         let (older, older_redacted, before) = self.side(session, Span::Before(seq), budget).await?;
         let (newer, newer_redacted, after) = self.side(session, Span::After(seq), budget).await?;
         let item = Item { text, reopen: String::new() };
@@ -258,6 +259,19 @@ impl Reader<'_> {
         };
         Some(masked(&text, self.redaction))
     }
+}
+
+/// Names the sub-sessions that a part read from the middle leaves out.
+fn left_out_note(children: &[Session]) -> String {
+    const NAMED_MAX: usize = 5;
+    if children.is_empty() {
+        return String::new();
+    }
+    let mut named: Vec<String> = children.iter().take(NAMED_MAX).map(|child| child.id.to_string()).collect();
+    if children.len() > NAMED_MAX {
+        named.push(format!("and {} more", children.len() - NAMED_MAX));
+    }
+    format!("\n\n[sub-sessions are not shown here; read them by id: {}]", named.join(", "))
 }
 
 /// Takes `size` from what is left; false once more than that is used.

@@ -167,6 +167,10 @@ async fn sub_sessions_stand_where_their_marker_is_or_where_they_began() {
     );
     let structured = world.structured(json!({"session_id": "root"})).await;
     assert_eq!((&structured["shown"], &structured["omitted"]), (&json!(8), &json!(0)));
+    // Reading from the middle names what it leaves out.
+    let around = world.transcript(json!({"session_id": "root", "around": 1})).await;
+    assert!(around.contains("\n\n[sub-sessions are not shown here; read them by id: "), "{around}");
+    assert!(around.contains("marked") && around.contains("timed"), "{around}");
     // A sub-session can be read alone.
     assert!(world.transcript(json!({"session_id": "timed"})).await.contains("## sub-session nested (main)"));
 }
