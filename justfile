@@ -40,6 +40,7 @@ test-all:
 
 # The promises under attack: kills, power cuts, failing disks, damage.
 test-faults:
+    SESS_PROPTEST_CASES=2000 cargo test --quiet --package sess-store --test it model
     ./scripts/faults
 
 # The same with the figures of a release; takes hours.

@@ -395,6 +395,7 @@ impl App {
             return Ok(text);
         }
         let dir = self.lock_plans().await?;
+        self.news_is_out().await;
         self.reconcile(&*store, &dir, session, self.now()).await?;
         let file = dir.read(&session.id)?;
         if let Some(text) = self.if_consistent(&*store, &session.id, file).await? {
@@ -479,8 +480,10 @@ impl App {
         };
         let newest = content(revision).await?;
         if newest.as_deref() == Some(&file) && !swept {
-            let is_announced = plan.is_some_and(|plan| plan.announced >= revision);
-            return if is_announced { Ok(()) } else { self.announce(store, id, revision).await };
+            // News of this process is on its way already; a writer need not wait for it.
+            let is_told =
+                plan.is_some_and(|plan| plan.announced >= revision) || *self.inner.news.borrow() > 0;
+            return if is_told { Ok(()) } else { self.announce(store, id, revision).await };
         }
         if let Some(newest) = newest
             && !swept
