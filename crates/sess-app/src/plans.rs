@@ -1,8 +1,8 @@
 //! Plans: written by an agent, reviewed by a person, executed by another agent.
 //!
-//! Row and file are kept together. A write goes: temporary file, flush, commit
-//! the row, rename, flush the directory, tell followers, answer. Whatever a
-//! crash or another program left in between is put right at the next use.
+//! Row and file are kept together. A write goes: temporary file, flush it and
+//! commit the row, rename, flush the directory, answer, tell followers. Whatever
+//! a crash or another program left in between is put right at the next use.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -103,7 +103,7 @@ impl App {
         self.begin_sweep()?;
         let store = self.store()?;
         let dir = self.lock_plans().await?;
-        self.reconcile(&*store, &dir, &session, self.now()).await?;
+        let before = self.reconcile(&*store, &dir, &session, self.now()).await?;
         let bytes = write.content.len() as u64;
         let key = write
             .idempotency_key
@@ -115,7 +115,7 @@ impl App {
             expect_revision: write.expect_revision,
             key,
         };
-        let revision = self.put(&*store, &dir, session.clone(), row).await?;
+        let revision = self.put(&*store, &dir, session.clone(), row, before).await?;
         // A write always makes a draft, and a retry gets the first answer, whatever came since.
         self.answer(&session.id, revision, State::Draft, bytes)
     }
@@ -273,17 +273,22 @@ impl App {
     }
 
     /// Stores a revision and puts its file in place, or leaves both as they were.
+    ///
+    /// `before` is the newest revision now.
     async fn put(
         &self,
         store: &dyn Store,
         dir: &LockedDir,
         session: NewSession,
         row: PlanWrite,
+        before: u64,
     ) -> Result<u64> {
         let id = session.id.clone();
-        let before = store.plan(&id).await?.map_or(0, |plan| plan.revision);
         let staged = dir.stage(&id, &row.content, self.nonce())?;
-        let written = match store.write_plan(session, row).await {
+        // The writer thread commits the row while this one flushes the file.
+        let (written, flushed) =
+            tokio::join!(store.write_plan(session, row), async { dir.flush(&id, &staged) });
+        let written = match written {
             Ok(written) => written,
             Err(error) => {
                 dir.discard(&staged);
@@ -296,7 +301,14 @@ impl App {
             dir.discard(&staged);
             return Ok(written.revision);
         }
-        if let Err(error) = dir.place(&id, &staged) {
+        let placed = match flushed {
+            Ok(()) => dir.place(&id, &staged),
+            Err(error) => {
+                dir.discard(&staged);
+                Err(PlaceError::Untouched(error))
+            }
+        };
+        if let Err(error) = placed {
             self.take_back(store, dir, &id, written.revision, &error).await;
             return Err(FileError::from(error).into());
         }
@@ -375,6 +387,7 @@ impl App {
 
     fn put_in_place(&self, dir: &LockedDir, id: &SessionId, content: &str) -> Result<()> {
         let staged = dir.stage(id, content, self.nonce())?;
+        dir.flush(id, &staged).inspect_err(|_| dir.discard(&staged))?;
         Ok(dir.place(id, &staged).map_err(FileError::from)?)
     }
 
@@ -445,14 +458,14 @@ impl App {
     ///
     /// A file that is missing or equals the revision before is rolled forward
     /// from the row; any other content was written by another program and
-    /// becomes a revision of its own.
+    /// becomes a revision of its own. Returns the newest revision, 0 without one.
     async fn reconcile(
         &self,
         store: &dyn Store,
         dir: &LockedDir,
         session: &NewSession,
         at: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let id = &session.id;
         // A link or a pipe holds nothing of ours: it is replaced like a missing file.
         let file = if dir.is_regular(id) { dir.read(id)? } else { None };
@@ -476,31 +489,39 @@ impl App {
                 self.put_in_place(dir, id, &newest)?;
                 self.announce(store, id, revision).await?;
             }
-            return Ok(());
+            return Ok(revision);
         };
         let newest = content(revision).await?;
         if newest.as_deref() == Some(&file) && !swept {
             // News of this process is on its way already; a writer need not wait for it.
             let is_told =
                 plan.is_some_and(|plan| plan.announced >= revision) || *self.inner.news.borrow() > 0;
-            return if is_told { Ok(()) } else { self.announce(store, id, revision).await };
+            if !is_told {
+                self.announce(store, id, revision).await?;
+            }
+            return Ok(revision);
         }
         if let Some(newest) = newest
             && !swept
             && content(revision - 1).await?.as_deref() == Some(&file)
         {
             self.put_in_place(dir, id, &newest)?;
-            return self.announce(store, id, revision).await;
+            self.announce(store, id, revision).await?;
+            return Ok(revision);
         }
         let row =
             PlanWrite { content: file, agent: EXTERNAL.to_owned(), at, expect_revision: None, key: None };
         let written = store.write_plan(session.clone(), row).await?;
-        self.announce(store, id, written.revision).await
+        self.announce(store, id, written.revision).await?;
+        Ok(written.revision)
     }
 
     async fn lock_plans(&self) -> Result<LockedDir> {
         let files = self.plan_files()?.clone();
-        on_blocking_thread(move || files.lock()).await
+        match files.try_lock()? {
+            Some(dir) => Ok(dir),
+            None => on_blocking_thread(move || files.lock()).await,
+        }
     }
 
     /// Starts the sweep of old plan files, once a process, in the background.

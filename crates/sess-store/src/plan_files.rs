@@ -55,11 +55,12 @@ impl From<PlaceError> for FileError {
     }
 }
 
-/// A plan on disk under a temporary name, flushed, waiting for its place.
+/// A plan under a temporary name, waiting to be flushed and to get its place.
 #[derive(Debug)]
 pub struct StagedPlan {
     name: String,
     target: String,
+    file: File,
 }
 
 /// The directory, opened, with the right to change it.
@@ -103,17 +104,30 @@ impl PlanFiles {
 
     /// Makes the directory when it is missing, and waits for the right to change it.
     pub fn lock(&self) -> Result<LockedDir, FileError> {
+        let (handle, lock) = self.open_lock()?;
+        wait_for(&lock).map_err(|error| self.dir_error("lock", &error))?;
+        Ok(LockedDir { files: self.clone(), handle, _lock: lock })
+    }
+
+    /// Like `lock`, but returns `None` rather than waiting for somebody else.
+    pub fn try_lock(&self) -> Result<Option<LockedDir>, FileError> {
+        let (handle, lock) = self.open_lock()?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(LockedDir { files: self.clone(), handle, _lock: lock })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(self.dir_error("lock", &error)),
+        }
+    }
+
+    fn open_lock(&self) -> Result<(OwnedFd, File), FileError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         made.map_err(|error| self.dir_error("create", &error))?;
         let handle = self.open_dir().map_err(|error| self.dir_error("open", &error))?;
-        rustix::fs::fchmod(&handle, Mode::from(0o700))
-            .map_err(|error| self.dir_error("protect", &error.into()))?;
+        protect(&handle).map_err(|error| self.dir_error("protect", &error.into()))?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&handle, LOCK_NAME, flags, Mode::from(0o600))
             .map_err(|error| self.dir_error("lock", &error.into()))?;
-        let lock = File::from(lock);
-        wait_for(&lock).map_err(|error| self.dir_error("lock", &error))?;
-        Ok(LockedDir { files: self.clone(), handle, _lock: lock })
+        Ok((handle, File::from(lock)))
     }
 
     fn open_dir(&self) -> io::Result<OwnedFd> {
@@ -142,27 +156,34 @@ impl PlanFiles {
 }
 
 impl LockedDir {
-    /// Writes and flushes the content under a temporary name; `nonce` keeps names apart.
+    /// Writes the content under a temporary name; `nonce` keeps names apart.
+    ///
+    /// It has its space on the disk then, but must be flushed before it gets its place.
     pub fn stage(&self, session: &SessionId, content: &str, nonce: u64) -> Result<StagedPlan, FileError> {
-        let staged = StagedPlan { name: temporary_name(session, nonce), target: file_name(session) };
-        let write = || -> io::Result<()> {
+        let (name, target) = (temporary_name(session, nonce), file_name(session));
+        let write = || -> io::Result<File> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&self.handle, &staged.name, flags, Mode::from(0o600))?;
+            let file = rustix::fs::openat(&self.handle, &name, flags, Mode::from(0o600))?;
             rustix::fs::fchmod(&file, Mode::from(0o600))?;
             let mut file = File::from(file);
             file.write_all(content.as_bytes())?;
-            file.sync_all()
+            Ok(file)
         };
         match write() {
-            Ok(()) => Ok(staged),
+            Ok(file) => Ok(StagedPlan { name, target, file }),
             Err(error) => {
-                self.discard(&staged);
+                self.remove_temporary(&name);
                 Err(self.error(session, "write the plan", &error))
             }
         }
     }
 
-    /// Gives a staged plan its place, durably. Whatever was there is replaced, a link too.
+    /// Waits until a staged plan is on the disk.
+    pub fn flush(&self, session: &SessionId, staged: &StagedPlan) -> Result<(), FileError> {
+        staged.file.sync_all().map_err(|error| self.error(session, "write the plan", &error))
+    }
+
+    /// Gives a staged and flushed plan its place, durably. Whatever was there is replaced, a link too.
     pub fn place(&self, session: &SessionId, staged: &StagedPlan) -> Result<(), PlaceError> {
         let failed = |error: rustix::io::Errno| self.error(session, "write the plan", &error.into());
         if let Err(error) = rustix::fs::renameat(&self.handle, &staged.name, &self.handle, &staged.target) {
@@ -195,10 +216,14 @@ impl LockedDir {
 
     /// Removes a staged plan that is not wanted.
     pub fn discard(&self, staged: &StagedPlan) {
-        if let Err(error) = rustix::fs::unlinkat(&self.handle, &staged.name, AtFlags::empty())
+        self.remove_temporary(&staged.name);
+    }
+
+    fn remove_temporary(&self, name: &str) {
+        if let Err(error) = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())
             && error != rustix::io::Errno::NOENT
         {
-            tracing::warn!(%error, name = staged.name, "could not remove a temporary plan file");
+            tracing::warn!(%error, name, "could not remove a temporary plan file");
         }
     }
 
@@ -218,7 +243,7 @@ impl LockedDir {
     pub fn remove_stale_temporaries(&self, limit: Timestamp) {
         for name in self.names() {
             if is_temporary(&name) && self.file_changed(&name).is_some_and(|changed| changed < limit) {
-                self.discard(&StagedPlan { name, target: String::new() });
+                self.remove_temporary(&name);
             }
         }
     }
@@ -259,6 +284,16 @@ fn is_temporary(name: &str) -> bool {
     })
 }
 
+/// Takes away rights that others have on the directory. Untouched when there are none:
+/// even the same mode again would be a change that the next flush has to write.
+fn protect(dir: &OwnedFd) -> rustix::io::Result<()> {
+    let wanted = Mode::from(0o700);
+    if Mode::from_raw_mode(rustix::fs::fstat(dir)?.st_mode) & Mode::from(0o777) == wanted {
+        return Ok(());
+    }
+    rustix::fs::fchmod(dir, wanted)
+}
+
 fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
     // NONBLOCK: a pipe at this place must not make us wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -274,8 +309,9 @@ fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
     if !found.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(plan::SIZE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    let limit = plan::SIZE_BYTES_MAX as u64 + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(limit)).unwrap_or(0) + 1);
+    file.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > plan::SIZE_BYTES_MAX {
         return Err(io::Error::other(format!("it is larger than {} bytes", plan::SIZE_BYTES_MAX)));
     }

@@ -25,7 +25,7 @@ use sess_core::{
 use sess_store::{ImportedSession, NewMessage};
 
 const STARTS: usize = 40;
-const PLAN_WRITES: usize = 300;
+const PLAN_WRITES: usize = 3_000;
 const MESSAGES: f64 = 1_000_000.0;
 const MESSAGES_PER_SESSION: usize = 1_000;
 
