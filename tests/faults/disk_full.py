@@ -82,7 +82,11 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
         done = sess.run("tool", "call", "write_session_plan", json.dumps({"content": content}), "--session", "full")
         if done.code != 0 and free(point) > ENOUGH_BYTES:
             raise Broken(f"a plan was refused with {free(point):,} bytes free: {done.told}")
-        sess.must("doctor")
+        done = sess.run("doctor")
+        if done.code != 0 and free(point) > ENOUGH_BYTES:
+            raise Broken(f"the doctor found fault with {free(point):,} bytes free: {done.told}")
+        if done.code != 0:
+            must_be_clear(done.told)
         left = [path.name for path in home.rglob(".*") if path.name != ".lock"]
         if left:
             raise Broken(f"temporary files were left: {left}")

@@ -40,7 +40,7 @@ impl Error {
             return Self::Damaged(format!("the store {path} answered something unexpected: {error}"));
         };
         match code {
-            ErrorCode::DiskFull => Self::Unavailable(format!(
+            _ if code == ErrorCode::DiskFull || is_without_room_to_read(error) => Self::Unavailable(format!(
                 "no space left for the store {path}: free some space, then try again; nothing was lost"
             )),
             ErrorCode::ReadOnly => Self::Unavailable(format!(
@@ -76,6 +76,11 @@ impl Error {
 fn is_unknown_format(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("unsupported file format"))
         || matches!(error, rusqlite::Error::SqlInputError { msg, .. } if msg.contains("unsupported file format"))
+}
+
+/// Reading makes a small file beside the store, and on a full disk there is no room for it.
+fn is_without_room_to_read(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 fn is_on_read_only_disk(file: &Path) -> bool {
