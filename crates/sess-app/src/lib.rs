@@ -89,7 +89,7 @@ impl App {
             let dir = settings.plans_dir.clone().unwrap_or_else(|| home.join("session_plans"));
             PlanFiles::new(std::path::absolute(&dir).unwrap_or(dir))
         });
-        let own = uuid_from((settings.random)());
+        let own = sess_core::id::uuid((settings.random)());
         let inner = Inner {
             settings,
             own,
@@ -188,14 +188,6 @@ impl App {
     fn random(&self) -> u128 {
         (self.inner.settings.random)()
     }
-}
-
-/// Writes random bits as a version 4 UUID.
-fn uuid_from(random: u128) -> SessionId {
-    let bits = random & !(0xf << 76) & !(0x3 << 62) | (4 << 76) | (2 << 62);
-    let hex = format!("{bits:032x}");
-    let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
-    text.parse().expect("a UUID fits the id rule")
 }
 
 /// Returns the version of the SQLite that is built in.

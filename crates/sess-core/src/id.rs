@@ -29,6 +29,13 @@ impl SessionId {
     }
 }
 
+/// Makes a version 4 UUID of 128 random bits: the ids that are ours to make.
+pub fn uuid(random: u128) -> SessionId {
+    let bits = random & !(0xf << 76) & !(0x3 << 62) | (4 << 76) | (2 << 62);
+    let hex = format!("{bits:032x}");
+    SessionId([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}
+
 impl FromStr for SessionId {
     type Err = InvalidSessionId;
 

@@ -4,10 +4,14 @@
 //! random bits are arguments, so every decision can be tested as plain text in,
 //! text out.
 
+pub mod agent;
 pub mod id;
 pub mod key;
 pub mod message;
+pub mod permission;
 pub mod plan;
+pub mod run;
+pub mod sandbox;
 pub mod session;
 pub mod time;
 pub mod transcript;
@@ -20,5 +24,6 @@ pub mod reference;
 pub use id::{MessageId, SessionId};
 pub use key::{AgentId, SessionKey};
 pub use message::Message;
+pub use run::RunId;
 pub use session::Source;
 pub use time::Timestamp;

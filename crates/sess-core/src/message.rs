@@ -65,6 +65,9 @@ pub enum Block {
     },
     Thinking {
         text: String,
+        /// The model's own proof that it thought this; some want it back with the next call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
     },
     ToolCall {
         id: String,

@@ -252,7 +252,7 @@ fn sub_sessions() -> impl Strategy<Value = String> {
 fn bodies() -> impl Strategy<Value = Body> {
     let block = prop_oneof![
         "[ a\\n]{0,3}".prop_map(|text| Block::Text { text }),
-        "[ a]{0,2}".prop_map(|text| Block::Thinking { text }),
+        "[ a]{0,2}".prop_map(|text| Block::Thinking { text, signature: None }),
         Just(Block::ToolCall { id: "1".to_owned(), name: "ls".to_owned(), arguments: Map::new() }),
         Just(Block::Image { mime_type: String::new(), data: String::new() }),
         Just(Block::SubSession { session_id: id() }),

@@ -109,7 +109,7 @@ fn instant_of(value: &Value) -> Option<Timestamp> {
 fn blocks(fields: &Map<String, Value>) -> Vec<Block> {
     let mut blocks = Vec::new();
     if let Some(thought) = text(fields, "reasoning_content") {
-        blocks.push(Block::Thinking { text: thought.to_owned() });
+        blocks.push(Block::Thinking { text: thought.to_owned(), signature: None });
     }
     let array = |name: &str| fields.get(name).and_then(Value::as_array).map(Vec::as_slice);
     let parts = array("multi_content").or_else(|| array("content")).unwrap_or_default();

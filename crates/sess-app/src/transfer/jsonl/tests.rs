@@ -270,7 +270,7 @@ fn fields() -> impl Strategy<Value = Map<String, Value>> {
 fn block() -> impl Strategy<Value = Block> {
     prop_oneof![
         any::<String>().prop_map(|text| Block::Text { text }),
-        any::<String>().prop_map(|text| Block::Thinking { text }),
+        any::<String>().prop_map(|text| Block::Thinking { text, signature: None }),
         (any::<String>(), any::<String>(), fields())
             .prop_map(|(id, name, arguments)| { Block::ToolCall { id, name, arguments } }),
         ("[a-z/]{0,9}", "[A-Za-z0-9+/=]{0,40}")

@@ -1,0 +1,7 @@
+//! Running agents: model providers, tools that touch the world, and their confinement.
+//!
+//! Nothing here sees the store: what a turn records, asks or tells goes through
+//! the [`turn::Host`] that it is given.
+
+pub mod model;
+pub mod tool;

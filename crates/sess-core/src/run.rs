@@ -1,0 +1,176 @@
+//! Runs: one turn of an agent in a session, from request to outcome.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, SessionId, Timestamp, message::Usage};
+
+/// The id of one run: a UUID that we made.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid run id \"{0}\": expected a UUID")]
+pub struct InvalidRunId(pub String);
+
+impl RunId {
+    /// Makes the id from 128 random bits.
+    pub fn new(random: u128) -> Self {
+        let session = crate::id::uuid(random);
+        Self(session.as_str().to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RunId {
+    type Err = InvalidRunId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_uuid = text.len() == 36
+            && text.bytes().enumerate().all(|(n, b)| match n {
+                8 | 13 | 18 | 23 => b == b'-',
+                _ => b.is_ascii_hexdigit(),
+            });
+        if is_uuid { Ok(Self(text.to_ascii_lowercase())) } else { Err(InvalidRunId(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = InvalidRunId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A run as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub id: RunId,
+    pub session: SessionId,
+    /// The agent that was asked; a handoff changes the session's, not this one.
+    pub agent: AgentId,
+    pub state: RunState,
+    pub queued_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// What the agent said last, once the run has ended.
+    pub result: Option<String>,
+    /// Why it did not end well.
+    pub error: Option<String>,
+    pub usage: Usage,
+    /// Somebody asked it to stop.
+    pub is_cancelled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    Queued,
+    Running,
+    /// Ended well.
+    Done,
+    Failed,
+    Cancelled,
+    TimedOut,
+    /// Its node died or lost the lease.
+    Aborted,
+}
+
+impl RunState {
+    pub const ALL: [Self; 7] = [
+        Self::Queued,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::Aborted,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    pub fn has_ended(self) -> bool {
+        match self {
+            Self::Queued | Self::Running => false,
+            Self::Done | Self::Failed | Self::Cancelled | Self::TimedOut | Self::Aborted => true,
+        }
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown run state \"{0}\"")]
+pub struct UnknownRunState(pub String);
+
+impl FromStr for RunState {
+    type Err = UnknownRunState;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        named.ok_or_else(|| UnknownRunState(text.to_owned()))
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// One that has ended.
+    pub state: RunState,
+    pub result: Option<String>,
+    pub error: Option<String>,
+    pub usage: Usage,
+}
+
+/// Boot-time clock of one machine start: it neither jumps nor stands still in suspend.
+///
+/// Leases are told by it, so a wrong wall clock neither ends nor prolongs one. The
+/// times of another boot mean nothing: whoever held a lease then is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootTime {
+    pub boot_id: String,
+    pub millis: u64,
+}
+
+impl BootTime {
+    pub fn plus(&self, millis: u64) -> Self {
+        Self { boot_id: self.boot_id.clone(), millis: self.millis.saturating_add(millis) }
+    }
+
+    /// Tells whether a lease that ends at `self` has ended `now`.
+    pub fn has_lapsed(&self, now: &Self) -> bool {
+        self.boot_id != now.boot_id || self.millis <= now.millis
+    }
+}
