@@ -15,6 +15,7 @@ pub mod sandbox;
 pub mod session;
 pub mod time;
 pub mod transcript;
+pub mod turn;
 
 pub mod identity;
 pub mod policy;
