@@ -5,6 +5,7 @@
 //! text out.
 
 pub mod agent;
+pub mod conversation;
 pub mod id;
 pub mod key;
 pub mod message;
