@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
-use sess_core::permission::Reach;
+use sess_core::{AgentId, permission::Reach};
 use tokio_util::sync::CancellationToken;
 
 /// The most bytes of one tool's answer that a model is shown.
@@ -23,15 +23,17 @@ pub struct ToolDef {
 pub struct ToolOutput {
     pub text: String,
     pub is_error: bool,
+    /// The session goes on with this agent.
+    pub hand_off: Option<AgentId>,
 }
 
 impl ToolOutput {
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false }
+        Self { text: text.into(), ..Self::default() }
     }
 
     pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true }
+        Self { text: text.into(), is_error: true, hand_off: None }
     }
 }
 

@@ -1,0 +1,112 @@
+//! Compaction: a summary in place of what no longer fits.
+
+use sess_core::{
+    message::{Block, Body, Role, Usage},
+    turn::add,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{Model, ModelError, Request};
+
+const INSTRUCTION: &str = "You summarise a conversation between a person and an AI agent, so that the agent can go on \
+    working from your summary alone. Keep: what the person wants, in their own words where it matters; decisions and \
+    their reasons; what was done, with file names, commands and results; what failed; what comes next. \
+    Leave out pleasantries. Answer with the summary only.";
+const REQUEST: &str = "Summarise the conversation so far, as instructed.";
+/// How much of a tool's answer the summary is made from, when the whole is too long.
+const SHORTENED_BYTES: usize = 500;
+/// How much of a message is kept word for word.
+const QUOTED_BYTES: usize = 4_000;
+/// How many of the newest messages a summary without a model is made from.
+const QUOTED_LEN: usize = 12;
+
+/// Returns a summary of the conversation, and what it took.
+///
+/// When the model cannot make one, the beginnings of the newest messages stand in for it:
+/// the messages themselves stay in the transcript, so nothing is lost but the overview.
+pub(super) async fn summary(
+    model: &dyn Model,
+    request: &Request,
+    interrupt: &CancellationToken,
+) -> (String, Usage) {
+    let mut usage = Usage::default();
+    for shorten in [false, true] {
+        let mut messages = request.messages.clone();
+        if shorten {
+            messages.iter_mut().for_each(shortened);
+        }
+        let question =
+            Body::text(Role::User, REQUEST, messages.last().map_or_else(Default::default, |m| m.timestamp));
+        match messages.last_mut() {
+            Some(last) if last.role == Role::User => last.content.extend(question.content),
+            _ => messages.push(question),
+        }
+        // Providers want to know the tools that the calls in the messages are of.
+        let request = Request { system: INSTRUCTION.to_owned(), messages, tools: request.tools.clone() };
+        match model.reply(&request, &mut |_| {}, interrupt).await {
+            Ok(reply) => {
+                add(&mut usage, &reply.usage);
+                let text = super::text_of(&reply.content);
+                if !text.trim().is_empty() {
+                    return (compacted(&text, request_of(&request.messages)), usage);
+                }
+            }
+            Err(ModelError::TooLong(_)) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the model made no summary");
+                break;
+            }
+        }
+    }
+    (compacted(&excerpts(&request.messages), request_of(&request.messages)), usage)
+}
+
+fn compacted(summary: &str, request: Option<String>) -> String {
+    let request = request
+        .map_or(String::new(), |text| format!("\n\nThe person's last message, word for word:\n{text}"));
+    format!("Summary of the conversation before this point:\n{}{request}", summary.trim())
+}
+
+/// Returns what the person said last.
+fn request_of(messages: &[Body]) -> Option<String> {
+    let said = messages.iter().rev().filter(|message| message.role == Role::User);
+    let mut texts = said.map(|message| {
+        let texts = message.content.iter().filter_map(|block| match block {
+            Block::Text { text } if text != REQUEST => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    });
+    texts.find(|text| !text.trim().is_empty()).map(|text| cut(&text, QUOTED_BYTES))
+}
+
+fn shortened(message: &mut Body) {
+    for block in &mut message.content {
+        if let Block::Text { text } = block
+            && message.role == Role::ToolResult
+        {
+            *text = cut(text, SHORTENED_BYTES);
+        }
+    }
+}
+
+fn excerpts(messages: &[Body]) -> String {
+    let newest = messages.len().saturating_sub(QUOTED_LEN);
+    let line = |message: &Body| {
+        let who = match message.role {
+            Role::User | Role::System => "person",
+            Role::Assistant => "agent",
+            Role::ToolResult => "tool",
+        };
+        format!("- {who}: {}", cut(&message.plain_text(), SHORTENED_BYTES))
+    };
+    let lines: Vec<String> = messages[newest..].iter().map(line).collect();
+    format!("(no summary could be made; these are the beginnings of the last messages)\n{}", lines.join("\n"))
+}
+
+fn cut(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    format!("{} […]", &text[..text.floor_char_boundary(bytes)])
+}
