@@ -67,7 +67,7 @@ impl Error {
             Self::Denied(_) => Kind::Denied,
             Self::PlanFile(_) | Self::Unavailable(_) => Kind::Unavailable,
             Self::Store(error) => match error {
-                sess_store::Error::NoSession(_) => Kind::NotFound,
+                sess_store::Error::NoSession(_) | sess_store::Error::NoRun(_) => Kind::NotFound,
                 sess_store::Error::StaleRevision { .. }
                 | sess_store::Error::KeyReused(_)
                 | sess_store::Error::Conflict(_) => Kind::Conflict,

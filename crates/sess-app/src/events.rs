@@ -122,6 +122,16 @@ fn event(item: FeedItem, redaction: Redaction) -> Event {
             }
             fields
         }
+        Happening::RunState { at, run, agent, state, error } => {
+            let mut fields = json!({
+                "type": "run_state", "session_id": session, "run_id": run, "agent": agent, "state": state,
+                "timestamp": at.to_string()
+            });
+            if let Some(error) = error {
+                fields["error"] = error.into();
+            }
+            fields
+        }
         Happening::Damaged { reason } => {
             json!({ "type": "damaged", "session_id": session, "error": reason })
         }

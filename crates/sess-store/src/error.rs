@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use sess_core::SessionId;
+use sess_core::{RunId, SessionId};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,6 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("session \"{0}\" not found")]
     NoSession(SessionId),
+    #[error("run \"{0}\" not found")]
+    NoRun(RunId),
     #[error("the plan is at revision {actual}, not {expected}")]
     StaleRevision { expected: u64, actual: u64 },
     #[error("idempotency key \"{0}\" was used before for another request")]
@@ -83,6 +85,6 @@ fn is_without_room_to_read(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-fn is_on_read_only_disk(file: &Path) -> bool {
+pub(crate) fn is_on_read_only_disk(file: &Path) -> bool {
     rustix::fs::statvfs(file).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }

@@ -1,4 +1,4 @@
-//! Where sessions, messages, plans and events live.
+//! Where sessions, messages, plans, runs and events live.
 //!
 //! One narrow trait a noun; [`Store`] is their sum, and [`open`] the only way to
 //! one. Nothing above the traits knows which backend keeps the promises:
@@ -6,6 +6,7 @@
 //! - An acknowledged write survives `kill -9` and power loss. What was not
 //!   acknowledged is wholly there or wholly not.
 //! - A transcript only grows; `seq` is dense from 1; every reader sees one order.
+//! - A run is never lost, and never executed by two nodes at a time.
 //! - A follower with a [`Position`] sees everything after it exactly once.
 //! - Damage costs the damaged row, and is named.
 //! - A full disk or a read-only directory is an error that says so; what was
@@ -13,6 +14,7 @@
 //!
 //! What a plan or a reference *means* is decided above, in `sess-core`.
 
+mod boot_time;
 mod error;
 mod plan_files;
 mod sqlite;
@@ -21,13 +23,15 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use sess_core::{
-    AgentId, MessageId, SessionId, SessionKey, Source, Timestamp,
+    AgentId, MessageId, RunId, SessionId, SessionKey, Source, Timestamp,
     message::{Body, Shape},
     plan,
+    run::{BootTime, Outcome, Run, RunState},
     session::{NewSession, Session},
 };
 use tokio::sync::watch;
 
+pub use boot_time::boot_time;
 pub use error::{Error, Result};
 pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
 pub use sqlite::{Health, Salvaged, health, salvage};
@@ -43,7 +47,7 @@ pub fn sqlite_version() -> String {
 }
 
 /// Everything that nodes share.
-pub trait Store: Sessions + Messages + Plans + Feed + Search {}
+pub trait Store: Sessions + Messages + Plans + Runs + Feed + Search {}
 
 #[async_trait]
 pub trait Sessions: Send + Sync {
@@ -129,6 +133,68 @@ pub trait Plans: Send + Sync {
     async fn mark_plan_swept(&self, session: &SessionId, revision: u64) -> Result<()>;
 }
 
+/// Durable runs.
+///
+/// A run is never lost and never executed by two nodes at a time: whoever executes
+/// one holds its lease, and everything a run writes is fenced by it. A session
+/// executes one run at a time, in the order they were queued.
+#[async_trait]
+pub trait Runs: Send + Sync {
+    /// Queues a run and appends its messages (the request) to the session, as one; the
+    /// session is made when it is new. With a key, the same request is the same run.
+    async fn queue_run(&self, run: NewRun) -> Result<Run>;
+
+    /// Takes the oldest queued run of `session`, if nothing runs there; `None` otherwise.
+    ///
+    /// Only a run of one of `agents` is taken: the oldest one of another agent is waited for.
+    async fn lease_run(
+        &self,
+        session: &SessionId,
+        agents: &[AgentId],
+        lease: Lease,
+        at: Timestamp,
+    ) -> Result<Option<Run>>;
+
+    /// Prolongs a lease; [`Error::Conflict`] when it is no longer held. Tells whether
+    /// somebody asked the run to stop.
+    async fn renew_run(&self, run: &RunId, lease: &Lease) -> Result<RunRenewed>;
+
+    /// Appends to the run's session under its lease; [`Error::Conflict`] when it is no longer held.
+    ///
+    /// `agent` is who is active in the session from now on.
+    async fn append_in_run(
+        &self,
+        run: &RunId,
+        lease: &Lease,
+        messages: Vec<NewMessage>,
+        agent: Option<AgentId>,
+    ) -> Result<Appended>;
+
+    /// Ends a run: its last messages, its outcome and the event about it, as one.
+    async fn end_run(
+        &self,
+        run: &RunId,
+        lease: &Lease,
+        messages: Vec<NewMessage>,
+        outcome: Outcome,
+        at: Timestamp,
+    ) -> Result<()>;
+
+    /// Ends as `aborted` every run whose lease has lapsed; returns them.
+    async fn abort_lapsed_runs(&self, now: &BootTime, at: Timestamp) -> Result<Vec<Run>>;
+
+    /// Asks a run to stop: a queued one ends at once, a running one by its node.
+    async fn cancel_run(&self, run: &RunId, at: Timestamp) -> Result<Run>;
+
+    async fn run(&self, run: &RunId) -> Result<Option<Run>>;
+
+    /// Returns up to `limit` runs, newest first; of one session when it is given.
+    async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>>;
+
+    /// Returns when the lease of the run that executes in `session` ends.
+    async fn running_until(&self, session: &SessionId) -> Result<Option<BootTime>>;
+}
+
 #[async_trait]
 pub trait Feed: Send + Sync {
     /// Returns up to `limit` items after `after`, in the order they were committed; fewer
@@ -149,6 +215,31 @@ pub trait Search: Send + Sync {
 
     /// Brings search index and mirror up to date; `told` hears how many of how many are done.
     async fn catch_up(&self, told: &(dyn Fn(u64, u64) + Send + Sync)) -> Result<()>;
+}
+
+/// A run before it is queued.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    pub id: RunId,
+    pub session: NewSession,
+    pub agent: AgentId,
+    pub at: Timestamp,
+    /// The request: usually one message of the person's.
+    pub messages: Vec<NewMessage>,
+    pub key: Option<RequestKey>,
+}
+
+/// The right to execute one run, for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Random, so that no two holders are ever the same.
+    pub token: String,
+    pub until: BootTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunRenewed {
+    pub is_cancelled: bool,
 }
 
 /// Which sessions to list.
@@ -351,6 +442,14 @@ pub enum Happening {
         state: plan::State,
         by: String,
         note: Option<String>,
+    },
+    /// A run was queued, started or ended.
+    RunState {
+        at: Timestamp,
+        run: RunId,
+        agent: AgentId,
+        state: RunState,
+        error: Option<String>,
     },
     /// An item that is there but cannot be read.
     Damaged {

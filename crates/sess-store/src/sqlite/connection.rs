@@ -14,7 +14,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use super::schema;
-use crate::{Error, Result};
+use crate::{Error, Result, error};
 
 /// How long a statement waits for another process before it gives up.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -179,10 +179,8 @@ pub(super) fn connect(path: &Path, access: Access) -> Result<Connection> {
 /// Returns how to read a store on a read-only file system, where SQLite cannot
 /// make the files that it shares with writers, and there are none.
 fn unchanging(path: &Path) -> Option<String> {
-    let is_read_only = rustix::fs::statvfs(path)
-        .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     let has_log = fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0);
-    if !is_read_only || has_log {
+    if !error::is_on_read_only_disk(path) || has_log {
         return None;
     }
     let escaped = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

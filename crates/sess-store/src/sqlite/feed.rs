@@ -46,7 +46,8 @@ pub(super) fn head(reader: &Connection) -> rusqlite::Result<Position> {
             "SELECT max(coalesce((SELECT max(n) FROM messages), 0), coalesce((SELECT max(n) FROM events), 0))",
         )?
         .query_row([], |row| row.get(0))?;
-    Ok(Position(head.unsigned_abs()))
+    // Below zero only by damage.
+    Ok(Position(u64::try_from(head).unwrap_or(0)))
 }
 
 /// Writes an event in the transaction that makes it true.
@@ -62,6 +63,9 @@ pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -
             at,
             json!({ "revision": revision, "state": state, "by": by, "note": note }),
         ),
+        Happening::RunState { at, run, agent, state, error } => {
+            ("run_state", at, json!({ "run": run, "agent": agent, "state": state, "error": error }))
+        }
         Happening::Message(_) | Happening::Damaged { .. } => {
             unreachable!("messages are their own record, and damage is never written")
         }
@@ -93,6 +97,7 @@ impl Part {
             Happening::SessionCreated { .. }
             | Happening::SessionChanged { .. }
             | Happening::PlanState { .. }
+            | Happening::RunState { .. }
             | Happening::Damaged { .. } => 0,
         };
         if self.size_bytes > messages::PAGE_SIZE_BYTES_MAX {
@@ -104,10 +109,7 @@ impl Part {
 }
 
 fn message_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::Result<Part> {
-    let mut statement = reader.prepare_cached(
-        "SELECT m.n, m.seq, m.id, m.shape, m.crc, m.body, m.session, s.id \
-         FROM messages m JOIN sessions s ON s.n = m.session WHERE m.n > ?1 ORDER BY m.n LIMIT ?2",
-    )?;
+    let mut statement = reader.prepare_cached(messages::OF_ALL_SESSIONS)?;
     let mut rows = statement.query(params![messages::signed(after.0), messages::signed(limit as u64)])?;
     let mut part = Part::default();
     while let Some(row) = rows.next()? {
@@ -181,6 +183,13 @@ fn happening(reader: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Happ
             state: text("state")?.parse().ok()?,
             by: text("by")?,
             note: text("note"),
+        }),
+        "run_state" => Some(Happening::RunState {
+            at,
+            run: text("run")?.parse().ok()?,
+            agent: text("agent")?.parse().ok()?,
+            state: text("state")?.parse().ok()?,
+            error: text("error"),
         }),
         _ => None,
     })();

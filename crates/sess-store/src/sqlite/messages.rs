@@ -18,6 +18,10 @@ const NEWEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
 const OLDEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
      WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 
+/// Messages after a position, each with the number and the id of its session behind it.
+pub(super) const OF_ALL_SESSIONS: &str = "SELECT m.n, m.seq, m.id, m.shape, m.crc, m.body, m.session, s.id \
+     FROM messages m JOIN sessions s ON s.n = m.session WHERE m.n > ?1 ORDER BY m.n LIMIT ?2";
+
 /// A page ends after the message that takes it past this size, so that large
 /// messages do not add up in memory.
 pub(super) const PAGE_SIZE_BYTES_MAX: usize = 16 << 20;
@@ -104,7 +108,7 @@ impl Messages for Sqlite {
 }
 
 /// A message as it will be stored, but for its place.
-struct Encoded {
+pub(super) struct Encoded {
     id: MessageId,
     at: Timestamp,
     shape: Shape,
@@ -112,7 +116,7 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn new(message: NewMessage) -> Self {
+    pub(super) fn new(message: NewMessage) -> Self {
         Self {
             id: message.id,
             at: message.body.timestamp,
@@ -123,7 +127,11 @@ impl Encoded {
 }
 
 /// Appends to an existing session; last activity is the last message's time.
-fn append(tx: &mut Transaction<'_>, session: &SessionId, messages: &[Encoded]) -> JobResult<Appended> {
+pub(super) fn append(
+    tx: &mut Transaction<'_>,
+    session: &SessionId,
+    messages: &[Encoded],
+) -> JobResult<Appended> {
     let Some(last) = messages.last() else {
         return Err(Error::Conflict("there is no message to append".to_owned()).into());
     };

@@ -29,10 +29,7 @@ pub(super) struct Row {
 
 /// Returns up to `limit` messages after a position.
 pub(super) fn rows_after(reader: &Connection, position: u64, limit: usize) -> rusqlite::Result<Vec<Row>> {
-    let mut statement = reader.prepare_cached(
-        "SELECT m.n, m.seq, m.id, m.shape, m.crc, m.body, m.session, s.id \
-         FROM messages m JOIN sessions s ON s.n = m.session WHERE m.n > ?1 ORDER BY m.n LIMIT ?2",
-    )?;
+    let mut statement = reader.prepare_cached(messages::OF_ALL_SESSIONS)?;
     let mut rows = statement.query(params![messages::signed(position), messages::signed(limit as u64)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

@@ -7,12 +7,14 @@
 mod connection;
 mod derived;
 mod feed;
+mod health;
 mod messages;
 mod mirror;
 mod notice;
 mod pages;
 mod plans;
 mod readers;
+mod runs;
 mod salvage;
 mod schema;
 mod sessions;
@@ -25,9 +27,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Error, Result, Store};
+use crate::{Error, Result, Store, error};
 
-pub use salvage::{Health, Salvaged, health, salvage};
+pub use health::{Health, health};
+pub use salvage::{Salvaged, salvage};
 
 pub(crate) struct Sqlite {
     writer: writer::Writer,
@@ -51,7 +54,9 @@ impl Sqlite {
                 path.display()
             )));
         }
-        if version < schema::VERSION {
+        // An older store on a read-only disk stays what it is, and can be read: all that was
+        // in it then is where it is now.
+        if version < schema::VERSION && !error::is_on_read_only_disk(&path) {
             let mut connection = connection::connect(&path, connection::Access::Write)?;
             schema::migrate(&mut connection, &path)?;
         }

@@ -1,193 +1,26 @@
-//! What is wrong with a store, and what can still be taken out of it.
+//! What can still be taken out of a damaged store.
 
 use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
 };
 
 use rusqlite::Connection;
-use sess_core::{SessionId, Timestamp, session::NewSession};
+use sess_core::{
+    RunId, SessionId, Timestamp,
+    run::{Run, RunState},
+    session::NewSession,
+};
 
 use super::{
     Sqlite,
     connection::{self, Access},
-    derived, feed, messages, pages, plans, readers, schema, sessions,
-    writer::leave_untouched,
+    messages, pages, plans, runs, schema, sessions,
 };
 use crate::{
     Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, RequestKey, Result,
     Sessions as _,
 };
-
-/// What `sess doctor` found out about a store.
-#[derive(Clone, Debug, Default)]
-pub struct Health {
-    pub path: PathBuf,
-    pub schema: i64,
-    pub sqlite: String,
-    pub sessions: u64,
-    pub messages: u64,
-    /// How many messages search and mirror have yet to take in; `None` before the first search.
-    pub index_lag: Option<u64>,
-    /// Every damage that was found, as a sentence.
-    pub damage: Vec<String>,
-}
-
-const SALVAGE: &str = "`sess doctor --salvage <new dir>` copies what can be read";
-
-/// How many sentences of damage are collected.
-const DAMAGE_LEN_MAX: usize = 100;
-
-/// Reads the whole store and checks every row. Never changes the store: a damaged one
-/// gets a mark beside it, so that nobody else does either.
-pub fn health(dir: &Path) -> Result<Health> {
-    let path = dir.join("sess.db");
-    if !path.exists() {
-        return Err(Error::Unavailable(format!("there is no store at {}", path.display())));
-    }
-    let mut health =
-        Health { path: path.clone(), sqlite: rusqlite::version().to_owned(), ..Health::default() };
-    match connection::check(&path) {
-        Err(Error::Damaged(reason)) => health.damage.push(reason),
-        checked => checked?,
-    }
-    let opened = connection::connect(&path, Access::Read).and_then(|reader| {
-        leave_untouched(&reader);
-        Ok((schema::version(&reader, &path)?, reader))
-    });
-    let reader = match opened {
-        Ok((version, reader)) => {
-            health.schema = version;
-            if version < schema::FIRST {
-                // Stores are made whole.
-                health
-                    .damage
-                    .push(format!("the store {} is damaged: its version is {version}", path.display()));
-            }
-            reader
-        }
-        Err(Error::Damaged(reason)) => {
-            health.damage.push(reason);
-            return Ok(health);
-        }
-        Err(error) => return Err(error),
-    };
-    let mut checks = |what: &str, check: rusqlite::Result<u64>| match check {
-        Ok(count) => count,
-        Err(error) => {
-            let told = Error::from_sqlite(&path, &error);
-            health.damage.push(format!("{what}: {told}"));
-            0
-        }
-    };
-    let mut damage = Vec::new();
-    checks("integrity check", integrity(&reader, &mut damage));
-    if let Some(first) = damage.first() {
-        // Pages are damaged: whoever comes next must not write to them.
-        readers::leave_mark(
-            &path,
-            &Error::Damaged(format!("the store {} is damaged ({first}); {SALVAGE}", path.display())),
-        );
-    }
-    let sessions = checks("sessions", check_sessions(&reader, &mut damage));
-    let messages = checks("messages", check_messages(&reader, &mut damage));
-    checks("plans", check_plans(&reader, &mut damage));
-    checks("events", check_events(&reader, &mut damage));
-    health.damage.extend(damage);
-    if health.damage.len() > DAMAGE_LEN_MAX {
-        health.damage.truncate(DAMAGE_LEN_MAX);
-        health.damage.push("and more".to_owned());
-    }
-    (health.sessions, health.messages) = (sessions, messages);
-    health.index_lag = derived::lag(&dir.join("search.db"), &reader).ok();
-    Ok(health)
-}
-
-fn integrity(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement = reader.prepare("PRAGMA integrity_check(50)")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let told: String = row.get(0)?;
-        if told != "ok" {
-            damage.push(format!("integrity check: {told}"));
-        }
-    }
-    Ok(0)
-}
-
-fn check_sessions(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let sql = format!("SELECT {} FROM sessions ORDER BY n", sessions::COLUMNS);
-    let mut statement = reader.prepare(&sql)?;
-    let mut rows = statement.query([])?;
-    let mut count = 0;
-    while let Some(row) = rows.next()? {
-        count += 1;
-        let (n, session) = sessions::from_row(row)?;
-        let session = match session {
-            Ok(session) => session,
-            Err(reason) => {
-                damage.push(reason);
-                continue;
-            }
-        };
-        let (stored, newest): (i64, i64) = reader
-            .prepare_cached("SELECT count(*), coalesce(max(seq), 0) FROM messages WHERE session = ?1")?
-            .query_row([n], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if stored != newest || stored.unsigned_abs() != session.last_seq {
-            damage.push(format!(
-                "session {} should have {} messages and has {stored}, the newest is {newest}",
-                session.id, session.last_seq
-            ));
-        }
-    }
-    Ok(count)
-}
-
-fn check_messages(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement =
-        reader.prepare("SELECT n, seq, id, shape, crc, body, session FROM messages ORDER BY n")?;
-    let mut rows = statement.query([])?;
-    let mut count = 0;
-    while let Some(row) = rows.next()? {
-        count += 1;
-        let session: i64 = row.get(6)?;
-        if let (seq, Err(reason)) = messages::from_row(row, session)? {
-            damage.push(format!("message {seq} of session row {session} is damaged: {reason}"));
-        }
-    }
-    Ok(count)
-}
-
-fn check_plans(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement =
-        reader.prepare("SELECT session, revision, content, crc FROM plan_revisions ORDER BY n")?;
-    let mut rows = statement.query([])?;
-    let mut count = 0;
-    while let Some(row) = rows.next()? {
-        count += 1;
-        let (session, revision): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let content = row.get::<_, String>(2).unwrap_or_default();
-        if row.get::<_, u32>(3).ok() != Some(plans::checksum(revision.unsigned_abs(), &content)) {
-            damage.push(format!("plan revision {revision} of session row {session} is damaged"));
-        }
-    }
-    Ok(count)
-}
-
-fn check_events(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement = reader.prepare("SELECT n, kind, data, crc FROM events ORDER BY n")?;
-    let mut rows = statement.query([])?;
-    let mut count = 0;
-    while let Some(row) = rows.next()? {
-        count += 1;
-        let (kind, data) =
-            (row.get::<_, String>(1).unwrap_or_default(), row.get::<_, String>(2).unwrap_or_default());
-        if row.get::<_, u32>(3).ok() != Some(feed::checksum(&kind, &data)) {
-            damage.push(format!("event {} is damaged", row.get::<_, i64>(0)?));
-        }
-    }
-    Ok(count)
-}
 
 /// What [`salvage`] took over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,6 +28,7 @@ pub struct Salvaged {
     pub sessions: u64,
     pub messages: u64,
     pub plan_revisions: u64,
+    pub runs: u64,
     /// Rows that could not be read.
     pub lost: u64,
 }
@@ -241,8 +75,11 @@ async fn salvage_into(damaged: &Path, scratch: &Path, new: &Sqlite) -> Result<Sa
     transplant_header(&copy, &new.path)?;
     let remains = Remains::read(&copy, &new.path)?;
     let mut salvaged = Salvaged::default();
+    salvaged.lost += remains.lost_runs();
+    let mut names = Names::new(&remains.sessions);
     for (n, found) in remains.sessions {
-        salvage_session(new, n, found, &mut salvaged).await?;
+        let id = names.of(n, found.session.as_ref());
+        salvage_session(new, id, found, &mut salvaged).await?;
     }
     let requests = remains.requests;
     new.writer
@@ -256,14 +93,23 @@ async fn salvage_into(damaged: &Path, scratch: &Path, new: &Sqlite) -> Result<Sa
     Ok(salvaged)
 }
 
-async fn salvage_session(new: &Sqlite, n: i64, found: Found, salvaged: &mut Salvaged) -> Result<()> {
-    let Found { session, starred, archived_at, last_seq, messages: found_messages, plans, plan_state } =
-        found;
+async fn salvage_session(new: &Sqlite, id: SessionId, found: Found, salvaged: &mut Salvaged) -> Result<()> {
+    let Found {
+        session,
+        starred,
+        archived_at,
+        last_seq,
+        messages: found_messages,
+        plans,
+        plan_state,
+        is_plan_swept,
+        runs,
+    } = found;
     if session.is_none() {
         salvaged.lost += 1;
     }
-    let session = session.unwrap_or_else(|| lost_session(n));
-    let (id, at) = (session.id.clone(), session.created_at);
+    let session = session.unwrap_or_else(|| lost_session(id.clone()));
+    let at = session.created_at;
     salvaged.sessions += 1;
     salvaged.messages += found_messages.len() as u64;
 
@@ -302,7 +148,40 @@ async fn salvage_session(new: &Sqlite, n: i64, found: Found, salvaged: &mut Salv
             crate::PlanChange { revision: plan.revision, from: plan.state, to: state, by, note: None, at };
         new.change_plan_state(&id, change).await?;
     }
-    Ok(())
+    if is_plan_swept {
+        new.mark_plan_swept(&id, written).await?;
+    }
+    salvaged.runs += runs.len() as u64;
+    salvage_runs(new, id, runs.into_values().collect()).await
+}
+
+/// Why a run that had not ended in the damaged store has ended.
+const RUN_ABORTED: &str = "its store was damaged";
+
+/// Takes over the session's runs. What had not ended is `aborted`: a row that lost a later
+/// version of itself to the damage must not be executed a second time.
+async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<(i64, Run)>) -> Result<()> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    runs.sort_by_key(|(n, _)| *n);
+    new.writer
+        .write(move |tx| {
+            let (n, _) = sessions::require(tx.connection(), &session)?;
+            for (_, mut run) in runs {
+                let last = run.ended_at.or(run.started_at).unwrap_or(run.queued_at);
+                run.session = session.clone();
+                if !run.state.has_ended() {
+                    run.state = RunState::Aborted;
+                    run.error = Some(RUN_ABORTED.to_owned());
+                    run.ended_at = Some(last);
+                }
+                runs::insert(tx, n, &run)?;
+                runs::tell(tx, n, &run, last)?;
+            }
+            Ok(())
+        })
+        .await
 }
 
 /// How many messages after the last readable one are believed to have been there.
@@ -337,9 +216,12 @@ fn transplant_header(copy: &Path, fresh: &Path) -> Result<()> {
 
 fn has_tables(copy: &Path) -> bool {
     let Ok(reader) = connection::connect(copy, Access::Read) else { return false };
-    schema::version(&reader, copy).is_ok_and(|version| version > 0)
+    let Ok(version) = schema::version(&reader, copy) else { return false };
+    let runs: &[&str] = if version < schema::WITH_RUNS { &[] } else { &["runs"] };
+    version >= schema::FIRST
         && ["sessions", "messages", "plans", "plan_revisions", "requests"]
             .iter()
+            .chain(runs)
             .all(|table| reader.prepare(&format!("SELECT * FROM {table}")).is_ok())
 }
 
@@ -359,6 +241,9 @@ struct Found {
     messages: BTreeMap<u64, NewMessage>,
     plans: BTreeMap<u64, PlanWrite>,
     plan_state: Option<sess_core::plan::State>,
+    is_plan_swept: bool,
+    /// With the numbers of their rows, which are the order of their arrival.
+    runs: BTreeMap<RunId, (i64, Run)>,
 }
 
 impl Remains {
@@ -381,6 +266,15 @@ impl Remains {
         Ok(found)
     }
 
+    /// Counts the runs that are missing: their rows are numbered without gaps.
+    fn lost_runs(&self) -> u64 {
+        let numbers = || self.sessions.values().flat_map(|found| found.runs.values()).map(|(n, _)| *n);
+        let newest = u64::try_from(numbers().max().unwrap_or_default()).unwrap_or_default();
+        let lost = newest.saturating_sub(numbers().count() as u64);
+        // A number may be damaged itself: it is believed only when it is near.
+        if lost <= LOST_AT_END_MAX { lost } else { 0 }
+    }
+
     /// Takes what is not here yet from the tables.
     fn take(&mut self, reader: &Connection, is_plan_wanted: impl Fn(i64, u64) -> bool) {
         let sessions = &mut self.sessions;
@@ -391,6 +285,7 @@ impl Remains {
         scan(reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
             found_plan(sessions, row, &is_plan_wanted);
         });
+        scan(reader, "runs", runs::COLUMNS, |row| found_run(sessions, row));
     }
 }
 
@@ -422,7 +317,7 @@ fn loose_rows(copy: &Path, fresh: &Path) -> Result<Connection> {
     let loose = Connection::open(&path).map_err(sqlite)?;
     loose.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN").map_err(sqlite)?;
     let mut inserts: Vec<(usize, String)> = Vec::new();
-    for table in ["sessions", "messages", "plan_revisions"] {
+    for table in ["sessions", "messages", "plan_revisions", "runs"] {
         let columns: Vec<String> = new
             .prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
             .and_then(|mut names| names.query_map([table], |row| row.get(0))?.collect())
@@ -454,6 +349,10 @@ fn loose_rows(copy: &Path, fresh: &Path) -> Result<Connection> {
 fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&rusqlite::Row<'_>)) {
     let next = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n > ?1 ORDER BY n");
     let one = format!("SELECT n AS row_number, {columns} FROM {table} NOT INDEXED WHERE n = ?1");
+    // An older store lacks a table; then no row of it will answer.
+    if reader.prepare_cached(&one).is_err() {
+        return;
+    }
     // Where the newest row can be read, nothing is looked for behind it.
     let last = reader
         .query_row(&format!("SELECT max(n) FROM {table} NOT INDEXED"), [], |row| row.get::<_, Option<i64>>(0))
@@ -535,23 +434,31 @@ fn found_plan(
     }
 }
 
+/// Takes a run. Of several versions of one, which pages may keep, it is the one that got furthest.
+fn found_run(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
+    let Ok(Ok(stored)) = runs::from_row_at(row, 1, runs::any_session()) else { return };
+    let progress = |run: &Run| (run.state.has_ended(), run.started_at.is_some(), run.is_cancelled);
+    let runs = &mut found.entry(stored.session).or_default().runs;
+    let known = runs.get(&stored.run.id);
+    if known.is_none_or(|(_, known)| progress(known) < progress(&stored.run)) {
+        runs.insert(stored.run.id.clone(), (stored.n, stored.run));
+    }
+}
+
 /// Takes the plans' states and returns their newest revisions, by session row.
 ///
 /// States are a courtesy: what cannot be read is a draft again.
 fn scan_states(reader: &Connection, found: &mut BTreeMap<i64, Found>) -> BTreeMap<i64, u64> {
-    let states =
-        reader.prepare("SELECT session, revision, state FROM plans NOT INDEXED").and_then(|mut statement| {
-            let rows = statement.query_map([], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, String>(2)?))
-            })?;
-            Ok(rows.flatten().collect::<Vec<_>>())
-        });
     let mut newest = BTreeMap::new();
-    for (session, revision, state) in states.unwrap_or_default() {
-        newest.insert(session, revision);
-        if let (Some(found), Ok(state)) = (found.get_mut(&session), state.parse()) {
-            found.plan_state = Some(state);
-        }
+    let sql = "SELECT session, revision, state, swept FROM plans NOT INDEXED";
+    let Ok(mut statement) = reader.prepare(sql) else { return newest };
+    let Ok(mut rows) = statement.query([]) else { return newest };
+    while let Ok(Some(row)) = rows.next() {
+        let (Ok(session), Ok(revision)) = (row.get::<_, i64>(0), row.get::<_, i64>(1)) else { continue };
+        newest.insert(session, revision.unsigned_abs());
+        let Some(found) = found.get_mut(&session) else { continue };
+        found.plan_state = row.get::<_, String>(2).ok().and_then(|state| state.parse().ok());
+        found.is_plan_swept = row.get(3).unwrap_or_default();
     }
     newest
 }
@@ -568,8 +475,28 @@ fn scan_requests(reader: &Connection, found: &mut Vec<(RequestKey, String)>) {
     }
 }
 
-fn lost_session(n: i64) -> NewSession {
-    let id: SessionId = format!("salvaged-{n}").parse().expect("a number fits the id rule");
+/// Gives every session an id of its own, also those whose row was lost.
+struct Names(BTreeSet<SessionId>);
+
+impl Names {
+    fn new(found: &BTreeMap<i64, Found>) -> Self {
+        Self(found.values().filter_map(|found| found.session.as_ref()).map(|new| new.id.clone()).collect())
+    }
+
+    fn of(&mut self, n: i64, session: Option<&NewSession>) -> SessionId {
+        if let Some(session) = session {
+            return session.id.clone();
+        }
+        // A store that was salvaged before has ids of this form already.
+        let plain = format!("salvaged-{n}");
+        let more = (2..).map(|again| format!("salvaged-{n}.{again}"));
+        let mut ids = std::iter::once(plain).chain(more).map(|id| id.parse().expect("it fits the id rule"));
+        let free = ids.find(|id| self.0.insert(SessionId::clone(id)));
+        free.expect("there are more numbers than sessions")
+    }
+}
+
+fn lost_session(id: SessionId) -> NewSession {
     let mut session = NewSession::chat(id, sess_core::Source::Native, Timestamp::default());
     session.title = "(its row was lost to damage)".to_owned();
     session

@@ -15,7 +15,11 @@ use crate::{Error, Result};
 /// unnoticed; counters that every append touches are checked against the
 /// messages instead. `owner` is the part of a key that says whose session it is,
 /// `agent:<id>:`, whichever agent is active in it.
-const MIGRATIONS: &[&str] = &["
+///
+/// `runs.n` is the order of arrival. The queries name a state in their text, because
+/// only then does SQLite take the partial indexes, which stay as small as what is open.
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE sessions (
     n INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -90,10 +94,36 @@ CREATE TABLE requests (
     fingerprint TEXT NOT NULL,
     answer TEXT NOT NULL
 ) WITHOUT ROWID;
-"];
+",
+    "
+CREATE TABLE runs (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    session INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    state TEXT NOT NULL,
+    queued_at INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER,
+    lease_token TEXT,
+    lease_boot TEXT,
+    lease_until INTEGER,
+    cancelled INTEGER NOT NULL,
+    result TEXT,
+    error TEXT,
+    usage TEXT NOT NULL,
+    crc INTEGER NOT NULL
+);
+CREATE INDEX runs_by_session ON runs (session, n);
+CREATE INDEX runs_queued ON runs (session, n) WHERE state = 'queued';
+CREATE INDEX runs_running ON runs (session, n) WHERE state = 'running';
+",
+];
 
 /// The oldest schema there is.
 pub(super) const FIRST: i64 = 1;
+/// The oldest schema that has runs.
+pub(super) const WITH_RUNS: i64 = 2;
 /// The schema this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 

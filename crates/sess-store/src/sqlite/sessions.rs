@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
 use sess_core::{
-    SessionId, SessionKey, Timestamp,
+    AgentId, SessionId, SessionKey, Timestamp,
     session::{NewSession, Session},
 };
 
@@ -224,6 +224,24 @@ pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) 
     let n = tx.connection().last_insert_rowid();
     feed::record(tx, n, &Happening::SessionCreated { at: new.created_at, key: new.key.clone() })?;
     Ok((n, true))
+}
+
+/// Makes `agent` the one that is active in the session.
+pub(super) fn hand_off(
+    tx: &mut Transaction<'_>,
+    id: &SessionId,
+    agent: AgentId,
+    at: Timestamp,
+) -> JobResult<()> {
+    let (n, mut session) = require(tx.connection(), id)?;
+    if session.agent == agent {
+        return Ok(());
+    }
+    session.agent = agent;
+    tx.connection()
+        .prepare_cached("UPDATE sessions SET agent = ?2, crc = ?3 WHERE n = ?1")?
+        .execute(params![n, session.agent.as_str(), checksum(&session)])?;
+    feed::record(tx, n, &Happening::SessionChanged { at, change: "handed_off".to_owned() })
 }
 
 /// Refuses a session whose key leads to another one: a key is an address that lasts.

@@ -20,6 +20,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{
     connection::{self, Access, Identity},
+    feed,
     readers::Readers,
 };
 use crate::{Error, Result};
@@ -320,12 +321,7 @@ fn run_group(
 ) -> rusqlite::Result<Vec<Result<()>>> {
     let _open = RollBack(connection);
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let head: i64 = connection
-        .prepare_cached(
-            "SELECT max(coalesce((SELECT max(n) FROM messages), 0), coalesce((SELECT max(n) FROM events), 0))",
-        )?
-        .query_row([], |row| row.get(0))?;
-    let mut transaction = Transaction { connection, next_position: u64::try_from(head).unwrap_or(0) + 1 };
+    let mut transaction = Transaction { connection, next_position: feed::head(connection)?.0 + 1 };
     let mut outcomes = Vec::with_capacity(group.len());
     for job in group {
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;

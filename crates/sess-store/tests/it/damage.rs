@@ -2,9 +2,12 @@
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
-use sess_store::{Archived, Error, Position, Salvaged, SessionFilter, SessionPatch, Span, Store};
+use sess_store::{Archived, Error, NewRun, Position, Salvaged, SessionFilter, SessionPatch, Span, Store};
 
-use crate::support::{Scratch, at, chat, follow, id, key, plan, run, say, shown, told, transcript};
+use crate::support::{
+    Scratch, agent, ask, at, boot, chat, done, follow, id, key, lease, plan, run, run_id, say, shown, told,
+    transcript,
+};
 
 const PAGE: usize = 4096;
 const SESSIONS: usize = 5;
@@ -35,6 +38,18 @@ fn filled() -> Scratch {
             store.write_plan(chat("s1"), plan(content)).await.expect("written");
         }
         store.announce_plan(&id("s1"), 3, "/p").await.expect("announced");
+        store.mark_plan_swept(&id("s1"), 3).await.expect("swept");
+        // One run that ended, one that runs, one that waits; without messages, which are counted.
+        for n in 1..=3 {
+            store.queue_run(NewRun { messages: vec![], ..ask(n, "s4") }).await.expect("queued");
+        }
+        let held = lease("t", 100);
+        store.lease_run(&id("s4"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+        store
+            .end_run(&run_id(1), &held, vec![], done("the result of run one"), at(6_000))
+            .await
+            .expect("ended");
+        store.lease_run(&id("s4"), &[agent("main")], held, at(7_000)).await.expect("leased");
         store.patch_session(&id("s2"), SessionPatch::Archived(true), at(77)).await.expect("archived");
     });
     assert!(!scratch.path().join("sess.db-wal").exists(), "closing moved the log into the file");
@@ -75,6 +90,7 @@ async fn touch_everything(scratch: &Scratch) -> Vec<Error> {
                 let name = id(&format!("s{session}"));
                 errors.extend(store.messages(&name, Span::After(0), 10_000).await.err());
                 errors.extend(store.plan(&name).await.err());
+                errors.extend(store.runs(Some(&name), 100).await.err());
             }
             if !errors.is_empty() {
                 let refused = store.append(&id("s3"), vec![say("more")], None).await;
@@ -154,6 +170,60 @@ fn a_flipped_byte_in_a_message_costs_that_message() {
 }
 
 #[test]
+fn a_flipped_byte_in_a_run_costs_that_run() {
+    let scratch = filled();
+    let bytes = fs::read(scratch.file()).expect("the file");
+    overwrite(&scratch.file(), find(&bytes, "the result of run one"), b"T");
+    // The one that runs is damaged, too: nothing waits for it, and it is not executed again.
+    let change = "UPDATE runs SET lease_until = 101 WHERE state = 'running'";
+    rusqlite::Connection::open(scratch.file()).expect("the file").execute(change, []).expect("changed");
+    let name = |n: u64| format!("({}) is damaged: its checksum does not match", run_id(n));
+    run(async {
+        let store = scratch.open();
+        for n in [1, 2] {
+            let error = store.run(&run_id(n)).await.expect_err("not what was written");
+            let sentence = format!("run {} cannot be read: run row {n} {}", run_id(n), name(n));
+            assert_eq!(error, Error::Damaged(sentence));
+            store.cancel_run(&run_id(n), at(9)).await.expect_err("nor is it changed");
+        }
+        assert_eq!(store.runs(None, 10).await.expect("the others").len(), 1);
+        assert_eq!(store.running_until(&id("s4")).await, Ok(None));
+        assert_eq!(store.abort_lapsed_runs(&boot("b", 900), at(9)).await, Ok(vec![]));
+        let next = store.lease_run(&id("s4"), &[agent("main")], lease("u", 100), at(9)).await;
+        assert_eq!(next.expect("leased").map(|run| run.id), Some(run_id(3)));
+    });
+    let health = sess_store::health(scratch.path()).expect("readable");
+    assert_eq!(health.damage, [1, 2].map(|n| format!("run row {n} {}", name(n))));
+    let (target, outcome) = salvaged(&scratch);
+    assert_eq!((outcome.runs, outcome.lost), (1, 2));
+    assert!(run(target.open().run(&run_id(3))).expect("read").is_some());
+}
+
+#[test]
+fn a_salvaged_id_does_not_take_the_place_of_one_that_is_there() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for session in ["lost", "salvaged-1", "salvaged-1.2"] {
+            store.ensure_session(chat(session)).await.expect("made");
+            store.append(&id(session), vec![say(session)], None).await.expect("appended");
+        }
+    });
+    let change = "UPDATE sessions SET crc = crc + 1 WHERE n = 1";
+    rusqlite::Connection::open(scratch.file()).expect("the file").execute(change, []).expect("damaged");
+    let (target, outcome) = salvaged(&scratch);
+    assert_eq!((outcome.sessions, outcome.lost), (3, 1));
+    run(async {
+        let store = target.open();
+        for (session, line) in
+            [("salvaged-1", "1 salvaged-1"), ("salvaged-1.2", "1 salvaged-1.2"), ("salvaged-1.3", "1 lost")]
+        {
+            assert_eq!(transcript(&*store, session).await, [line]);
+        }
+    });
+}
+
+#[test]
 fn a_zeroed_page_is_named_and_everything_else_is_salvaged() {
     let scratch = filled();
     let pages = message_pages(&scratch.file());
@@ -185,6 +255,22 @@ fn a_zeroed_page_is_named_and_everything_else_is_salvaged() {
         assert_eq!(archived.archived_at, Some(at(77)));
         let again = store.append(&id("s0"), vec![say("keyed")], key("k", "f")).await.expect("remembered");
         assert_eq!(again.last_seq, EACH as u64 + 1);
+        assert!(store.plan(&id("s1")).await.expect("read").expect("a plan").swept);
+        // Runs came along, and what had not ended will not be executed a second time.
+        assert_eq!(outcome.runs, 3);
+        let runs: Vec<String> = store
+            .runs(Some(&id("s4")), 10)
+            .await
+            .expect("read")
+            .iter()
+            .map(|run| format!("{} {:?} {:?}", run.state, run.result, run.error))
+            .collect();
+        let expected = [
+            r#"aborted None Some("its store was damaged")"#,
+            r#"aborted None Some("its store was damaged")"#,
+            r#"done Some("the result of run one") None"#,
+        ];
+        assert_eq!(runs, expected);
     });
 }
 
@@ -239,7 +325,7 @@ fn a_damaged_index_costs_itself_and_nothing_that_is_read() {
             statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize)))?.collect()
         })
         .expect("the schema");
-    assert!(indexes.len() >= 7, "{indexes:?}");
+    assert!(indexes.len() >= 11, "{indexes:?}");
     for (index, root) in indexes {
         let scratch = Scratch::new();
         fs::write(scratch.file(), &bytes).expect("written");
@@ -254,6 +340,11 @@ fn a_damaged_index_costs_itself_and_nothing_that_is_read() {
             assert_eq!((page.messages.len(), page.damaged.len()), (EACH, 0), "{index}");
             let plan = store.plan_revision(&id("s1"), 2).await.expect(&index).expect("it is there");
             assert_eq!(plan.content, "plan two", "{index}");
+            let runs = store.runs(Some(&id("s4")), 10).await.expect(&index);
+            assert_eq!(runs.len(), 3, "{index}");
+            let until = store.running_until(&id("s4")).await.expect(&index);
+            assert_eq!(until, Some(boot("b", 100)), "{index}");
+            assert!(store.run(&run_id(1)).await.expect(&index).is_some(), "{index}");
         });
         let health = sess_store::health(scratch.path()).expect("a report");
         assert!(!health.damage.is_empty(), "{index}: nobody noticed");

@@ -14,6 +14,8 @@ mod handles;
 mod messages;
 mod model;
 mod plans;
+mod run_model;
+mod runs;
 mod schema;
 mod search;
 mod sessions;

@@ -10,7 +10,7 @@ use sess_store::{
     Span, Store,
 };
 
-use crate::support::{Scratch, at, chat, follow, id, key, plan, run, say, shown, told};
+use crate::support::{Scratch, at, cases, chat, follow, id, key, plan, run, say, shown, told};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -300,11 +300,6 @@ async fn count(store: &dyn Store) -> usize {
         }
     }
     all
-}
-
-#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
-fn cases() -> u32 {
-    std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
 #[test]

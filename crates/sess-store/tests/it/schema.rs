@@ -4,13 +4,19 @@ use std::{fs, path::Path};
 
 use sess_store::{Error, Position, SessionPatch};
 
-use crate::support::{Scratch, at, chat, follow, id, key, plan, run, say, told, transcript};
+use crate::support::{
+    Scratch, agent, ask, at, chat, done, follow, id, key, lease, plan, run, run_id, say, told, transcript,
+};
 
 fn golden(schema: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/schema-{schema}/sess.db"))
 }
 
-const GOLDEN_STORY: [&str; 9] = [
+/// The schema that a store gets today.
+const NEWEST: u32 = 2;
+
+/// The first nine are of schema 1; runs came with schema 2.
+const GOLDEN_STORY: [&str; 17] = [
     "a created as agent:main:chat:a",
     "a 1 one",
     "a 2 two — ✓",
@@ -20,6 +26,14 @@ const GOLDEN_STORY: [&str; 9] = [
     "a starred",
     "b archived",
     "a 3 three",
+    "c created as agent:main:chat:c",
+    "c 1 ask 1",
+    "c run 0001 of main queued -",
+    "c run 0001 of main running -",
+    "c 2 answer",
+    "c run 0001 of main done -",
+    "c 3 ask 2",
+    "c run 0002 of main queued -",
 ];
 
 /// Makes the store that is committed as golden: `SESS_MAKE_GOLDEN=1 cargo test -p sess-store golden`,
@@ -35,24 +49,37 @@ async fn make_golden(dir: &Path) {
     store.patch_session(&id("a"), SessionPatch::Starred(true), at(9_000)).await.expect("starred");
     store.patch_session(&id("b"), SessionPatch::Archived(true), at(9_000)).await.expect("archived");
     store.append(&id("a"), vec![say("three")], None).await.expect("appended");
+    store.queue_run(ask(1, "c")).await.expect("queued");
+    let held = lease("t", 9_000);
+    store.lease_run(&id("c"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+    store.end_run(&run_id(1), &held, vec![say("answer")], done("42 — ✓"), at(6_000)).await.expect("ended");
+    store.queue_run(ask(2, "c")).await.expect("queued");
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the one way to make a golden store is this test")]
-fn a_golden_store_of_schema_1_opens_with_everything_in_it() {
-    let scratch = Scratch::new();
+fn a_golden_store_of_every_schema_opens_with_everything_in_it() {
     if std::env::var("SESS_MAKE_GOLDEN").is_ok() {
-        let path = golden(1);
+        let (scratch, path) = (Scratch::new(), golden(NEWEST));
         assert!(!path.exists(), "{} is never made again", path.display());
         run(make_golden(scratch.path()));
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         fs::copy(scratch.file(), path).expect("the golden store is written");
-    } else {
-        fs::copy(golden(1), scratch.file()).expect("a copy of the golden store");
     }
+    check_golden(1, &GOLDEN_STORY[..9], 0);
+    check_golden(2, &GOLDEN_STORY, 2);
+}
+
+#[track_caller]
+fn check_golden(schema: u32, story: &[&str], runs: u64) {
+    let scratch = Scratch::new();
+    fs::copy(golden(schema), scratch.file()).expect("a copy of the golden store");
+    let health = sess_store::health(scratch.path()).expect("healthy before it is migrated");
+    assert_eq!((health.damage, health.schema, health.runs), (vec![], i64::from(schema), runs));
     run(async {
         let store = scratch.open();
         let items = follow(&*store, Position(0), 100).await;
-        assert_eq!(items.iter().map(told).collect::<Vec<_>>(), GOLDEN_STORY);
+        assert_eq!(items.iter().map(told).collect::<Vec<_>>(), story);
         let bodies: Vec<String> = items
             .iter()
             .filter_map(|item| match &item.what {
@@ -64,15 +91,25 @@ fn a_golden_store_of_schema_1_opens_with_everything_in_it() {
             let message = say(text);
             sess_core::message::Message { id: message.id, seq, body: message.body }.to_json()
         });
-        assert_eq!(bodies, expected, "byte for byte");
+        assert_eq!(bodies[..4], expected, "byte for byte");
+        let stored = store.runs(None, 10).await.expect("read");
+        let shown: Vec<String> = stored
+            .iter()
+            .map(|run| format!("{} {} {}", run.session, run.state, run.result.as_deref().unwrap_or("-")))
+            .collect();
+        assert_eq!(shown[..], ["c queued -", "c done 42 — ✓"][..usize::try_from(runs).expect("few")]);
+        assert!(stored.iter().all(|run| (run.usage == done("").usage) == run.state.has_ended()));
         // And it goes on from there.
         let again = store.append(&id("a"), vec![say("one")], key("k", "f")).await.expect("remembered");
         assert_eq!(again.first_seq, 1);
         store.append(&id("a"), vec![say("four")], None).await.expect("appended");
         assert_eq!(transcript(&*store, "a").await, ["1 one", "2 two — ✓", "3 three", "4 four"]);
+        store.queue_run(ask(9, "a")).await.expect("queued");
+        let next = store.lease_run(&id("a"), &[agent("main")], lease("t", 5), at(1)).await.expect("leased");
+        assert_eq!(next.map(|run| run.id), Some(run_id(9)));
     });
     let health = sess_store::health(scratch.path()).expect("healthy");
-    assert_eq!((health.damage, health.schema, health.sessions, health.messages), (vec![], 1, 2, 5));
+    assert_eq!((health.damage, health.schema, health.runs), (vec![], i64::from(NEWEST), runs + 1));
 }
 
 #[test]
@@ -85,7 +122,7 @@ fn a_store_of_a_later_schema_is_refused_and_left_as_it_is() {
     let before = fs::read(scratch.file()).expect("the file");
     let shown = scratch.file().display().to_string();
     let sentence = format!(
-        "the store {shown} was written by a newer sess (schema 99, this one knows 1); update sess, nothing was changed"
+        "the store {shown} was written by a newer sess (schema 99, this one knows {NEWEST}); update sess, nothing was changed"
     );
     assert_eq!(scratch.try_open().err(), Some(Error::Newer(sentence.clone())));
     assert_eq!(sess_store::health(scratch.path()).map(|_| ()), Err(Error::Newer(sentence)));

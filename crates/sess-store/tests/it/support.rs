@@ -3,12 +3,14 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use sess_core::{
-    MessageId, SessionId, Source, Timestamp,
-    message::{Body, Role},
+    AgentId, MessageId, RunId, SessionId, Source, Timestamp,
+    message::{Body, Role, Usage},
+    run::{BootTime, Outcome, RunState},
     session::NewSession,
 };
 use sess_store::{
-    Error, FeedItem, Happening, MessagePage, NewMessage, PlanWrite, Position, RequestKey, Store,
+    Error, FeedItem, Happening, Lease, MessagePage, NewMessage, NewRun, PlanWrite, Position, RequestKey,
+    Store,
 };
 use tempfile::TempDir;
 
@@ -80,6 +82,45 @@ pub(crate) fn key(key: &str, fingerprint: &str) -> Option<RequestKey> {
     Some(RequestKey { key: key.to_owned(), fingerprint: fingerprint.to_owned() })
 }
 
+pub(crate) fn agent(name: &str) -> AgentId {
+    name.parse().expect(name)
+}
+
+/// The `n`-th run of a test, shown as its last four digits.
+pub(crate) fn run_id(n: u64) -> RunId {
+    RunId::new(u128::from(n))
+}
+
+/// A run of `main` that was asked for with one message.
+pub(crate) fn ask(n: u64, session: &str) -> NewRun {
+    NewRun {
+        id: run_id(n),
+        session: chat(session),
+        agent: agent("main"),
+        at: at(4_000),
+        messages: vec![say(&format!("ask {n}"))],
+        key: None,
+    }
+}
+
+pub(crate) fn boot(boot_id: &str, millis: u64) -> BootTime {
+    BootTime { boot_id: boot_id.to_owned(), millis }
+}
+
+/// The lease of one holder, on the boot `b`.
+pub(crate) fn lease(token: &str, until_ms: u64) -> Lease {
+    Lease { token: token.to_owned(), until: boot("b", until_ms) }
+}
+
+pub(crate) fn done(result: &str) -> Outcome {
+    Outcome {
+        state: RunState::Done,
+        result: Some(result.to_owned()),
+        error: None,
+        usage: Usage { input: 3, output: 4, cost: Some(0.1), ..Usage::default() },
+    }
+}
+
 pub(crate) fn plan(content: &str) -> PlanWrite {
     PlanWrite {
         content: content.to_owned(),
@@ -122,6 +163,10 @@ pub(crate) fn told(item: &FeedItem) -> String {
         Happening::PlanState { revision, state, by, note, .. } => {
             format!("{session} plan {revision} {state} by {by} {}", note.as_deref().unwrap_or("-"))
         }
+        Happening::RunState { run, agent, state, error, .. } => {
+            let run = &run.as_str()[32..];
+            format!("{session} run {run} of {agent} {state} {}", error.as_deref().unwrap_or("-"))
+        }
         Happening::Damaged { reason } => format!("{session} ! {reason}"),
     }
 }
@@ -151,4 +196,10 @@ pub(crate) async fn wait_until(store: &dyn Store, what: &str, holds: impl AsyncF
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
+/// How many random lives a model is given.
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
+pub(crate) fn cases() -> u32 {
+    std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }

@@ -41,8 +41,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             Ok(health) => {
                 let lag = health.index_lag.map_or("not made yet".to_owned(), |lag| format!("{lag} behind"));
                 let detail = format!(
-                    "{} sessions, {} messages, schema {}, search index {lag}",
-                    health.sessions, health.messages, health.schema
+                    "{} sessions, {} messages, {} runs, schema {}, search index {lag}",
+                    health.sessions, health.messages, health.runs, health.schema
                 );
                 let outcome = if health.damage.is_empty() { "ok" } else { "damaged" };
                 checks.push(Check { name: "store", outcome, detail });
@@ -101,14 +101,15 @@ async fn salvage(context: &Context, output: &Output, target: &Path) -> anyhow::R
     if output.json {
         output.data(&json!({
             "dir": target, "sessions": salvaged.sessions, "messages": salvaged.messages,
-            "plan_revisions": salvaged.plan_revisions, "lost": salvaged.lost,
+            "plan_revisions": salvaged.plan_revisions, "runs": salvaged.runs, "lost": salvaged.lost,
         }))?;
     } else {
         output.line(&format!(
-            "Salvaged {} sessions, {} messages and {} plan revisions into {}; {} rows could not be read.",
+            "Salvaged {} sessions, {} messages, {} plan revisions and {} runs into {}; {} rows could not be read.",
             salvaged.sessions,
             salvaged.messages,
             salvaged.plan_revisions,
+            salvaged.runs,
             target.display(),
             salvaged.lost
         ))?;

@@ -1,0 +1,60 @@
+//! The clock that leases are told by.
+
+use std::{fs, path::Path};
+
+use sess_core::run::BootTime;
+
+use crate::{Error, Result};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const UPTIME: &str = "/proc/uptime";
+
+/// Returns the time since this machine was started, suspend included.
+///
+/// It is read from a file, in hundredths of a second, which is plenty for a lease of
+/// seconds. `clock_gettime(CLOCK_BOOTTIME)` would say the same, but goes through the C
+/// library, where programs that pretend another time (faketime) change it with the wall
+/// clock: two nodes of which one pretends would take each other's leases for lapsed.
+///
+/// A machine that does not tell is an error and never a guess, for the same reason.
+pub fn boot_time() -> Result<BootTime> {
+    let boot_id = read(BOOT_ID)?.trim().to_owned();
+    let uptime = read(UPTIME)?;
+    let millis = millis(&uptime)
+        .ok_or_else(|| Error::Unavailable(format!("cannot tell the time from {UPTIME}: \"{uptime}\"")))?;
+    Ok(BootTime { boot_id, millis })
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| Error::from_io("read", Path::new(path), &error))
+}
+
+/// Parses `13790.63 7456.77`: seconds since the start, and seconds idle.
+fn millis(uptime: &str) -> Option<u64> {
+    let (seconds, hundredths) = uptime.split_whitespace().next()?.split_once('.')?;
+    let hundredths: u64 = (hundredths.len() == 2).then(|| hundredths.parse().ok())??;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(hundredths * 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uptime_is_read_to_the_hundredth() {
+        assert_eq!(millis("13790.63 7456.77\n"), Some(13_790_630));
+        assert_eq!(millis("0.05 0.00\n"), Some(50));
+        for odd in ["", "13790", "13790.6 1.0", "x.yz 1.0"] {
+            assert_eq!(millis(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn boot_time_goes_forward_within_one_boot() {
+        let one = boot_time().expect("a boot time");
+        let two = boot_time().expect("a boot time");
+        assert_eq!(one.boot_id.len(), 36);
+        assert_eq!(one.boot_id, two.boot_id);
+        assert!(one.millis <= two.millis);
+    }
+}
