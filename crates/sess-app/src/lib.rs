@@ -3,6 +3,7 @@
 //! A use case loads what a decision needs, lets `sess-core` decide, and has the
 //! store commit. Nothing here knows MCP, HTTP or the terminal.
 
+pub mod agents;
 mod callers;
 mod context;
 mod error;

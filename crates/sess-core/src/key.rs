@@ -85,6 +85,11 @@ impl SessionKey {
         Self(format!("agent:{agent}:chat:{id}"))
     }
 
+    /// Returns the key of a session that another one gave a task.
+    pub fn sub_agent(agent: &AgentId, id: &SessionId) -> Self {
+        Self(format!("agent:{agent}:subagent:{id}"))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -140,11 +140,12 @@ pub trait Plans: Send + Sync {
 /// executes one run at a time, in the order they were queued.
 #[async_trait]
 pub trait Runs: Send + Sync {
-    /// Queues a run and appends its messages (the request) to the session, as one; the
-    /// session is made when it is new. With a key, the same request is the same run.
+    /// Queues a run with its messages (the request); the session is made when it is new.
+    /// With a key, the same request is the same run.
     async fn queue_run(&self, run: NewRun) -> Result<Run>;
 
-    /// Takes the oldest queued run of `session`, if nothing runs there; `None` otherwise.
+    /// Takes the oldest queued run of `session`, if nothing runs there, and appends its
+    /// request to the transcript; `None` otherwise.
     ///
     /// Only a run of one of `agents` is taken: the oldest one of another agent is waited for.
     async fn lease_run(
@@ -160,15 +161,10 @@ pub trait Runs: Send + Sync {
     async fn renew_run(&self, run: &RunId, lease: &Lease) -> Result<RunRenewed>;
 
     /// Appends to the run's session under its lease; [`Error::Conflict`] when it is no longer held.
-    ///
-    /// `agent` is who is active in the session from now on.
-    async fn append_in_run(
-        &self,
-        run: &RunId,
-        lease: &Lease,
-        messages: Vec<NewMessage>,
-        agent: Option<AgentId>,
-    ) -> Result<Appended>;
+    async fn append_in_run(&self, run: &RunId, lease: &Lease, messages: Vec<NewMessage>) -> Result<Appended>;
+
+    /// Makes `agent` the active one in the run's session, under its lease.
+    async fn hand_off_in_run(&self, run: &RunId, lease: &Lease, agent: AgentId, at: Timestamp) -> Result<()>;
 
     /// Ends a run: its last messages, its outcome and the event about it, as one.
     async fn end_run(

@@ -7,8 +7,8 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use sess_core::{
-    AgentId, RunId, SessionId, Timestamp,
-    message::Usage,
+    AgentId, MessageId, RunId, SessionId, Timestamp,
+    message::{Body, Usage},
     run::{BootTime, Outcome, Run, RunState},
 };
 
@@ -21,11 +21,11 @@ use super::{
 use crate::{Appended, Error, Happening, Lease, NewMessage, NewRun, Result, RunRenewed, Runs};
 
 pub(super) const COLUMNS: &str = "n, session, id, agent, state, queued_at, started_at, ended_at, lease_token, \
-     lease_boot, lease_until, cancelled, result, error, usage, crc";
+     lease_boot, lease_until, cancelled, result, error, usage, request, crc";
 
 /// [`COLUMNS`], and the id of the session behind them.
 const WITH_SESSION: &str = "SELECT r.n, r.session, r.id, r.agent, r.state, r.queued_at, r.started_at, r.ended_at, \
-     r.lease_token, r.lease_boot, r.lease_until, r.cancelled, r.result, r.error, r.usage, r.crc, s.id \
+     r.lease_token, r.lease_boot, r.lease_until, r.cancelled, r.result, r.error, r.usage, r.request, r.crc, s.id \
      FROM runs r JOIN sessions s ON s.n = r.session";
 
 // States stand in the text, letter for letter as in the partial indexes.
@@ -44,7 +44,7 @@ const ABORTED: &str = "its node died or stopped answering";
 impl Runs for Sqlite {
     async fn queue_run(&self, run: NewRun) -> Result<Run> {
         let NewRun { id, session, agent, at, messages, key } = run;
-        let messages: Vec<Encoded> = messages.into_iter().map(Encoded::new).collect();
+        let request = request_text(messages);
         self.writer
             .write(move |tx| {
                 if let Some(key) = &key
@@ -53,9 +53,6 @@ impl Runs for Sqlite {
                     return first_run(tx, &answer);
                 }
                 let (n, _) = sessions::ensure(tx, &session, false)?;
-                if !messages.is_empty() {
-                    messages::append(tx, &session.id, &messages)?;
-                }
                 let run = Run {
                     id,
                     session: session.id,
@@ -69,7 +66,7 @@ impl Runs for Sqlite {
                     usage: Usage::default(),
                     is_cancelled: false,
                 };
-                insert(tx, n, &run)?;
+                insert(tx, n, &run, &request)?;
                 tell(tx, n, &run, at)?;
                 if let Some(key) = &key {
                     messages::remember(tx, key, run.id.as_str())?;
@@ -97,6 +94,11 @@ impl Runs for Sqlite {
                 row.run.state = RunState::Running;
                 row.run.started_at = Some(at);
                 row.lease = Some(lease);
+                // Only now: before, they would stand in the middle of the run ahead of it.
+                let request = read_request(&std::mem::take(&mut row.request))?;
+                if !request.is_empty() {
+                    messages::append(tx, &session, &request)?;
+                }
                 update(tx, &row)?;
                 tell(tx, row.session, &row.run, at)?;
                 Ok(Some(row.run))
@@ -116,24 +118,23 @@ impl Runs for Sqlite {
             .await
     }
 
-    async fn append_in_run(
-        &self,
-        run: &RunId,
-        lease: &Lease,
-        messages: Vec<NewMessage>,
-        agent: Option<AgentId>,
-    ) -> Result<Appended> {
+    async fn append_in_run(&self, run: &RunId, lease: &Lease, messages: Vec<NewMessage>) -> Result<Appended> {
         let (run, lease) = (run.clone(), lease.clone());
-        let at = messages.last().map(|message| message.body.timestamp);
         let messages: Vec<Encoded> = messages.into_iter().map(Encoded::new).collect();
         self.writer
             .write(move |tx| {
                 let row = held(tx, &run, &lease)?;
-                let appended = messages::append(tx, &row.run.session, &messages)?;
-                if let Some((agent, at)) = agent.zip(at) {
-                    sessions::hand_off(tx, &row.run.session, agent, at)?;
-                }
-                Ok(appended)
+                messages::append(tx, &row.run.session, &messages)
+            })
+            .await
+    }
+
+    async fn hand_off_in_run(&self, run: &RunId, lease: &Lease, agent: AgentId, at: Timestamp) -> Result<()> {
+        let (run, lease) = (run.clone(), lease.clone());
+        self.writer
+            .write(move |tx| {
+                let row = held(tx, &run, &lease)?;
+                sessions::hand_off(tx, &row.run.session, agent, at)
             })
             .await
     }
@@ -237,6 +238,8 @@ pub(super) struct Stored {
     pub(super) run: Run,
     /// Who executes it; `None` unless it is running.
     pub(super) lease: Option<Lease>,
+    /// What it begins with, one message a line; nothing once that is in the transcript.
+    pub(super) request: String,
 }
 
 /// A run, or why its row cannot be trusted.
@@ -338,12 +341,12 @@ fn end(tx: &mut Transaction<'_>, mut row: Stored, state: RunState, at: Timestamp
 }
 
 /// Writes a run that no node executes.
-pub(super) fn insert(tx: &Transaction<'_>, session: i64, run: &Run) -> JobResult<()> {
+pub(super) fn insert(tx: &Transaction<'_>, session: i64, run: &Run, request: &str) -> JobResult<()> {
     let usage = usage_json(&run.usage);
     tx.connection()
         .prepare_cached(
             "INSERT INTO runs (session, id, agent, state, queued_at, started_at, ended_at, cancelled, result, \
-             error, usage, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+             error, usage, request, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             session,
@@ -357,18 +360,20 @@ pub(super) fn insert(tx: &Transaction<'_>, session: i64, run: &Run) -> JobResult
             run.result,
             run.error,
             usage,
-            checksum(session, run, None, &usage)
+            request,
+            checksum(session, run, None, &usage, request)
         ])?;
     Ok(())
 }
 
 fn update(tx: &Transaction<'_>, row: &Stored) -> JobResult<()> {
-    let Stored { n, session, run, lease } = row;
+    let Stored { n, session, run, lease, request } = row;
     let usage = usage_json(&run.usage);
     tx.connection()
         .prepare_cached(
             "UPDATE runs SET state = ?2, started_at = ?3, ended_at = ?4, lease_token = ?5, lease_boot = ?6, \
-             lease_until = ?7, cancelled = ?8, result = ?9, error = ?10, usage = ?11, crc = ?12 WHERE n = ?1",
+             lease_until = ?7, cancelled = ?8, result = ?9, error = ?10, usage = ?11, request = ?12, crc = ?13 \
+             WHERE n = ?1",
         )?
         .execute(params![
             n,
@@ -382,7 +387,8 @@ fn update(tx: &Transaction<'_>, row: &Stored) -> JobResult<()> {
             run.result,
             run.error,
             usage,
-            checksum(*session, run, lease.as_ref(), &usage)
+            request,
+            checksum(*session, run, lease.as_ref(), &usage, request)
         ])?;
     Ok(())
 }
@@ -401,7 +407,7 @@ pub(super) fn tell(tx: &mut Transaction<'_>, session: i64, run: &Run, at: Timest
 
 /// Reads a row with the id of its session behind it.
 fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable> {
-    const SESSION_ID: usize = 16;
+    const SESSION_ID: usize = 17;
     let session = row.get_ref(SESSION_ID)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
     match session {
         Some(session) => from_row_at(row, 0, session),
@@ -450,10 +456,11 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize, session: SessionId) -> ru
             is_cancelled: row.get(first + 11).map_err(damaged)?,
         };
         let session = number(1)?;
-        if number(15)? != i64::from(checksum(session, &run, lease.as_ref(), &usage)) {
+        let request = text(15)?;
+        if number(16)? != i64::from(checksum(session, &run, lease.as_ref(), &usage, &request)) {
             return Err(format!("run row {n} ({}) is damaged: its checksum does not match", run.id));
         }
-        Ok(Stored { n, session, run, lease })
+        Ok(Stored { n, session, run, lease, request })
     };
     Ok(read())
 }
@@ -463,7 +470,7 @@ fn usage_json(usage: &Usage) -> String {
 }
 
 /// Covers the whole row. `usage` is its text: a number may change when it is parsed.
-fn checksum(session: i64, run: &Run, lease: Option<&Lease>, usage: &str) -> u32 {
+fn checksum(session: i64, run: &Run, lease: Option<&Lease>, usage: &str, request: &str) -> u32 {
     let number = |value: Option<Timestamp>| value.map_or(i64::MIN, Timestamp::as_millis).to_le_bytes();
     let optional = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
     crc(&[
@@ -481,7 +488,24 @@ fn checksum(session: i64, run: &Run, lease: Option<&Lease>, usage: &str) -> u32 
         optional(run.result.as_deref()).as_bytes(),
         optional(run.error.as_deref()).as_bytes(),
         usage.as_bytes(),
+        request.as_bytes(),
     ])
+}
+
+fn request_text(messages: Vec<NewMessage>) -> String {
+    let line = |NewMessage { id, body }| {
+        serde_json::to_string(&(id, body)).expect("a message body has string keys only")
+    };
+    messages.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn read_request(text: &str) -> Result<Vec<Encoded>> {
+    let read = |line| {
+        let (id, body): (MessageId, Body) = serde_json::from_str(line)
+            .map_err(|error| Error::Damaged(format!("the request of a run cannot be read: {error}")))?;
+        Ok(Encoded::new(NewMessage { id, body }))
+    };
+    text.lines().map(read).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use sess_core::{
 use super::{
     Sqlite,
     connection::{self, Access},
-    messages, pages, plans, runs, schema, sessions,
+    messages, pages, plans,
+    runs::{self, Stored},
+    schema, sessions,
 };
 use crate::{
     Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, RequestKey, Result,
@@ -160,15 +162,15 @@ const RUN_ABORTED: &str = "its store was damaged";
 
 /// Takes over the session's runs. What had not ended is `aborted`: a row that lost a later
 /// version of itself to the damage must not be executed a second time.
-async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<(i64, Run)>) -> Result<()> {
+async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<Stored>) -> Result<()> {
     if runs.is_empty() {
         return Ok(());
     }
-    runs.sort_by_key(|(n, _)| *n);
+    runs.sort_by_key(|row| row.n);
     new.writer
         .write(move |tx| {
             let (n, _) = sessions::require(tx.connection(), &session)?;
-            for (_, mut run) in runs {
+            for Stored { mut run, request, .. } in runs {
                 let last = run.ended_at.or(run.started_at).unwrap_or(run.queued_at);
                 run.session = session.clone();
                 if !run.state.has_ended() {
@@ -176,7 +178,7 @@ async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<(i64, Run)
                     run.error = Some(RUN_ABORTED.to_owned());
                     run.ended_at = Some(last);
                 }
-                runs::insert(tx, n, &run)?;
+                runs::insert(tx, n, &run, &request)?;
                 runs::tell(tx, n, &run, last)?;
             }
             Ok(())
@@ -243,7 +245,7 @@ struct Found {
     plan_state: Option<sess_core::plan::State>,
     is_plan_swept: bool,
     /// With the numbers of their rows, which are the order of their arrival.
-    runs: BTreeMap<RunId, (i64, Run)>,
+    runs: BTreeMap<RunId, Stored>,
 }
 
 impl Remains {
@@ -268,7 +270,7 @@ impl Remains {
 
     /// Counts the runs that are missing: their rows are numbered without gaps.
     fn lost_runs(&self) -> u64 {
-        let numbers = || self.sessions.values().flat_map(|found| found.runs.values()).map(|(n, _)| *n);
+        let numbers = || self.sessions.values().flat_map(|found| found.runs.values()).map(|row| row.n);
         let newest = u64::try_from(numbers().max().unwrap_or_default()).unwrap_or_default();
         let lost = newest.saturating_sub(numbers().count() as u64);
         // A number may be damaged itself: it is believed only when it is near.
@@ -440,8 +442,8 @@ fn found_run(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
     let progress = |run: &Run| (run.state.has_ended(), run.started_at.is_some(), run.is_cancelled);
     let runs = &mut found.entry(stored.session).or_default().runs;
     let known = runs.get(&stored.run.id);
-    if known.is_none_or(|(_, known)| progress(known) < progress(&stored.run)) {
-        runs.insert(stored.run.id.clone(), (stored.n, stored.run));
+    if known.is_none_or(|known| progress(&known.run) < progress(&stored.run)) {
+        runs.insert(stored.run.id.clone(), stored);
     }
 }
 

@@ -112,6 +112,7 @@ CREATE TABLE runs (
     result TEXT,
     error TEXT,
     usage TEXT NOT NULL,
+    request TEXT NOT NULL,
     crc INTEGER NOT NULL
 );
 CREATE INDEX runs_by_session ON runs (session, n);

@@ -159,7 +159,6 @@ async fn perform(store: &dyn Store, model: &mut Model, op: &Op) {
             if !std::mem::replace(&mut model.exists[session], true) {
                 model.feed.push(format!("{name} created as agent:main:chat:{name}"));
             }
-            model.speak(session, &format!("ask {n}"));
             model.runs.push(ModelRun {
                 session,
                 agent: by,
@@ -186,6 +185,7 @@ async fn perform(store: &dyn Store, model: &mut Model, op: &Op) {
                 let until = (model.boot, model.now + TERM);
                 let run = model.run(n);
                 (run.state, run.token, run.until) = (RunState::Running, Some(token.clone()), until);
+                model.speak(session, &format!("ask {n}"));
                 model.leases.push((n, token));
                 model.tell(n, "-");
             }
@@ -205,7 +205,7 @@ async fn perform(store: &dyn Store, model: &mut Model, op: &Op) {
         Op::Append { nth } => {
             let Some((n, token, is_held)) = model.lease(nth) else { return };
             let messages = vec![say("step"), say("result")];
-            check(store.append_in_run(&run_id(n), &held(model, &token), messages, None).await, is_held);
+            check(store.append_in_run(&run_id(n), &held(model, &token), messages).await, is_held);
             if is_held {
                 let session = model.run(n).session;
                 model.speak(session, "step");

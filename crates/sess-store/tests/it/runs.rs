@@ -66,11 +66,13 @@ fn a_run_goes_from_request_to_outcome_and_is_told_at_each_step() {
             Ok(RunRenewed { is_cancelled: false })
         );
         assert_eq!(store.running_until(&id("a")).await, Ok(Some(boot("b", 200))));
-        let appended =
-            store.append_in_run(&run_id(1), &held, vec![say("thinking")], Some(agent("helper"))).await;
+        let appended = store.append_in_run(&run_id(1), &held, vec![say("thinking")]).await;
         assert_eq!(appended, Ok(Appended { first_seq: 2, last_seq: 2 }));
-        assert_eq!(store.session(&id("a")).await.expect("read").expect("made").agent, agent("helper"));
-        let again = store.append_in_run(&run_id(1), &held, vec![say("more")], Some(agent("helper"))).await;
+        for _ in 0..2 {
+            store.hand_off_in_run(&run_id(1), &held, agent("helper"), at(5_500)).await.expect("handed off");
+            assert_eq!(store.session(&id("a")).await.expect("read").expect("made").agent, agent("helper"));
+        }
+        let again = store.append_in_run(&run_id(1), &held, vec![say("more")]).await;
         assert_eq!(again, Ok(Appended { first_seq: 3, last_seq: 3 }));
         store
             .end_run(&run_id(1), &held, vec![say("answer")], done("answer"), at(6_000))
@@ -88,8 +90,8 @@ fn a_run_goes_from_request_to_outcome_and_is_told_at_each_step() {
         assert_eq!(store.running_until(&id("a")).await, Ok(None));
         let story = [
             "a created as agent:main:chat:a",
-            "a 1 ask 1",
             "a run 0001 of main queued -",
+            "a 1 ask 1",
             "a run 0001 of main running -",
             "a 2 thinking",
             "a handed_off",
@@ -165,13 +167,15 @@ fn whoever_lost_the_lease_changes_nothing_any_more() {
         let held = lease("slow", 500);
         let refused = |n, state| Err(no_longer_held(n, state));
         assert_eq!(slow.renew_run(&run_id(1), &held).await.map(|_| ()), refused(1, "aborted"));
-        let late = slow.append_in_run(&run_id(1), &held, vec![say("late")], Some(agent("x"))).await;
+        let late = slow.append_in_run(&run_id(1), &held, vec![say("late")]).await;
         assert_eq!(late.map(|_| ()), refused(1, "aborted"));
+        let late = slow.hand_off_in_run(&run_id(1), &held, agent("x"), at(9_000)).await;
+        assert_eq!(late, refused(1, "aborted"));
         let late = slow.end_run(&run_id(1), &held, vec![say("late")], done("late"), at(9_000)).await;
         assert_eq!(late, refused(1, "aborted"));
         // Nor does it reach the run of another.
         assert_eq!(slow.renew_run(&run_id(2), &held).await.map(|_| ()), refused(2, "running"));
-        let late = slow.append_in_run(&run_id(2), &held, vec![say("late")], None).await;
+        let late = slow.append_in_run(&run_id(2), &held, vec![say("late")]).await;
         assert_eq!(late.map(|_| ()), refused(2, "running"));
         let late = slow.end_run(&run_id(2), &held, vec![say("late")], done("late"), at(9_000)).await;
         assert_eq!(late, refused(2, "running"));
@@ -217,7 +221,6 @@ fn the_same_request_is_the_same_run() {
         assert_eq!(scratch.open().queue_run(asked(2, "f")).await, Ok(first.clone()));
         let other = store.queue_run(asked(3, "another")).await;
         assert_eq!(other, Err(Error::KeyReused("k".to_owned())));
-        assert_eq!(transcript(&*store, "a").await, ["1 ask 1"]);
         assert_eq!(take(&*store, "a", "t").await, Some(1));
         finish(&*store, 1, "t").await;
         // As it stands now: whoever asks again hears the outcome.

@@ -1,0 +1,381 @@
+//! Agents that run here: a request becomes a durable run, and this node executes it.
+//!
+//! Whoever accepts a run makes it durable first. A node executes a run while it
+//! holds its lease and renews it; when the node dies, the lease ends and another
+//! node settles the run. Everything a run records is fenced by its lease.
+
+mod host;
+mod person;
+mod routing;
+mod task;
+mod toolboxes;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sess_agent::{
+    model::{Model, ModelError},
+    tool::Toolbox,
+    turn,
+};
+use sess_core::{
+    AgentId, MessageId, RunId, SessionId, SessionKey, Source,
+    agent::{Agent, ModelSpec, Team, ToolsetKind},
+    identity::Claim,
+    message::{Body, Provenance, Role},
+    permission::Trust,
+    run::{BootTime, Outcome, Run, RunState},
+    sandbox::{self, Sandbox},
+    session::{NewSession, Session},
+};
+use sess_store::{Lease, NewMessage, NewRun, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::{App, Caller, Error, Kind, Result};
+
+pub use person::{Answer, Nobody, Permission, Person, Place, Question};
+pub use routing::{Line, split_command};
+pub use sess_agent::turn::News;
+
+/// How long a lease lasts when nobody says.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How long a waiting node looks away at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Opens a model; the binary knows addresses and keys.
+pub type OpenModel = dyn Fn(&ModelSpec) -> Result<Arc<dyn Model>, ModelError> + Send + Sync;
+/// Opens tools that touch the world, confined as told; the binary knows directories and programs.
+pub type OpenTools =
+    dyn Fn(&ToolsetKind, Option<&Sandbox>) -> std::result::Result<Arc<dyn Toolbox>, String> + Send + Sync;
+
+/// What it takes to run agents.
+pub struct AgentsSetup {
+    pub team: Team,
+    pub open_model: Box<OpenModel>,
+    pub open_tools: Box<OpenTools>,
+    pub person: Arc<dyn Person>,
+    pub trust: Trust,
+    pub lease: Duration,
+}
+
+/// The agents of one configuration, on this node. Cheap to clone.
+#[derive(Clone)]
+pub struct Agents {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    app: App,
+    setup: AgentsSetup,
+    models: Mutex<HashMap<String, Arc<dyn Model>>>,
+    /// Toolboxes that keep something running, by agent and place in its list.
+    toolboxes: Mutex<HashMap<(AgentId, usize), Arc<dyn Toolbox>>>,
+    /// Tools that the person allowed until this process ends.
+    allowed: Mutex<Vec<String>>,
+}
+
+/// What somebody wants an agent to do.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub session: NewSession,
+    pub agent: AgentId,
+    /// What is said; may be empty when there is a note.
+    pub text: String,
+    /// What the program tells the agent before that.
+    pub note: Option<Body>,
+    pub idempotency_key: Option<String>,
+}
+
+impl App {
+    pub fn agents(&self, setup: AgentsSetup) -> Agents {
+        let inner = Inner {
+            app: self.clone(),
+            setup,
+            models: Mutex::default(),
+            toolboxes: Mutex::default(),
+            allowed: Mutex::default(),
+        };
+        Agents { inner: Arc::new(inner) }
+    }
+}
+
+impl Agents {
+    pub fn team(&self) -> &Team {
+        &self.inner.setup.team
+    }
+
+    pub fn app(&self) -> &App {
+        &self.inner.app
+    }
+
+    fn person(&self) -> &Arc<dyn Person> {
+        &self.inner.setup.person
+    }
+
+    /// Returns the agent that is asked for, or the one that gets first messages.
+    pub fn agent(&self, name: Option<&str>) -> Result<&Agent> {
+        let Some(name) = name else { return Ok(self.team().entry()) };
+        let known = name.parse().ok().and_then(|id: AgentId| self.team().agent(&id));
+        known.ok_or_else(|| {
+            let names: Vec<&str> = self.team().agents().iter().map(|agent| agent.name.as_str()).collect();
+            Error::NotFound(format!("there is no agent \"{name}\"; the agents are: {}", names.join(", ")))
+        })
+    }
+
+    /// Returns the session to talk in: the one referred to, or a new one.
+    ///
+    /// What refers to no session but may be an id names a new one.
+    pub async fn open_session(
+        &self,
+        caller: &Caller,
+        reference: Option<&str>,
+        agent: &AgentId,
+    ) -> Result<NewSession> {
+        let app = self.app();
+        let id = match reference {
+            None => sess_core::id::uuid(app.random()),
+            Some(reference) => match app.resolve(caller, reference).await {
+                Ok(session) if session.source == Source::Native => return Ok(session.into()),
+                Ok(session) => {
+                    return Err(Error::Invalid(format!(
+                        "session {} belongs to {}: it can be read here, and goes on only there",
+                        session.id, session.source
+                    )));
+                }
+                Err(error) if error.kind() == Kind::NotFound => match reference.parse::<SessionId>() {
+                    Ok(id) => id,
+                    Err(_) => return Err(error),
+                },
+                Err(error) => return Err(error),
+            },
+        };
+        let mut new = NewSession::chat(id, Source::Native, app.now());
+        new.key = SessionKey::chat(agent, &new.id);
+        new.agent = agent.clone();
+        new.cwd.clone_from(&app.settings().cwd);
+        Ok(new)
+    }
+
+    /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.
+    pub async fn say(&self, request: Request, cancel: &CancellationToken) -> Result<Run> {
+        let run = self.queue(request).await?;
+        self.finish(&run, cancel).await
+    }
+
+    /// Makes a request durable.
+    pub async fn queue(&self, request: Request) -> Result<Run> {
+        let app = self.app();
+        let at = app.now();
+        if request.text.trim().is_empty() && request.note.is_none() {
+            return Err(Error::Invalid("there is nothing to say: the message is empty".to_owned()));
+        }
+        let mut messages: Vec<NewMessage> = Vec::new();
+        let mut add = |body: Body| messages.push(NewMessage { id: MessageId::new(at, app.random()), body });
+        let fingerprint = format!("run {} {} {}", request.session.id, request.agent, request.text);
+        if let Some(note) = request.note {
+            add(note);
+        }
+        if !request.text.trim().is_empty() {
+            let mut said = Body::text(Role::User, request.text, at);
+            said.provenance = Some(Provenance::ExternalUser);
+            add(said);
+        }
+        let run = NewRun {
+            id: RunId::new(app.random()),
+            session: request.session,
+            agent: request.agent,
+            at,
+            messages,
+            key: request.idempotency_key.map(|key| sess_store::RequestKey { key, fingerprint }),
+        };
+        Ok(app.store()?.queue_run(run).await?)
+    }
+
+    /// Executes the runs of a session until this one has ended, here or elsewhere.
+    pub async fn finish(&self, run: &Run, cancel: &CancellationToken) -> Result<Run> {
+        let app = self.app();
+        let store = app.store()?;
+        let names: Vec<AgentId> = self.team().agents().iter().map(|agent| agent.name.clone()).collect();
+        let mut changes = store.changes();
+        loop {
+            changes.mark_unchanged();
+            store.abort_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;
+            let current = store.run(&run.id).await?;
+            let current = current.ok_or_else(|| Error::NotFound(format!("run {} is gone", run.id)))?;
+            if current.state.has_ended() {
+                return Ok(current);
+            }
+            if cancel.is_cancelled() && !current.is_cancelled {
+                store.cancel_run(&run.id, app.now()).await?;
+                continue;
+            }
+            let lease = self.new_lease()?;
+            if let Some(leased) = store.lease_run(&run.session, &names, lease.clone(), app.now()).await? {
+                self.execute(&*store, leased, lease, cancel).await?;
+                continue;
+            }
+            let patience = match store.running_until(&run.session).await? {
+                Some(until) => {
+                    let now = sess_store::boot_time()?;
+                    Duration::from_millis(until.millis.saturating_sub(now.millis) + 1).min(LOOK_AGAIN)
+                }
+                None => LOOK_AGAIN,
+            };
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = tokio::time::sleep(patience) => {}
+                () = cancel.cancelled(), if !current.is_cancelled => {}
+            }
+        }
+    }
+
+    fn new_lease(&self) -> Result<Lease> {
+        let token = format!("{:032x}", self.app().random());
+        Ok(Lease { token, until: self.lease_end()? })
+    }
+
+    fn lease_end(&self) -> Result<BootTime, sess_store::Error> {
+        let millis = u64::try_from(self.inner.setup.lease.as_millis()).unwrap_or(u64::MAX);
+        Ok(sess_store::boot_time()?.plus(millis))
+    }
+
+    /// Executes a run under its lease, and stores its outcome.
+    async fn execute(
+        &self,
+        store: &dyn Store,
+        run: Run,
+        lease: Lease,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let app = self.app();
+        let stop = cancel.child_token();
+        let session = store.session(&run.session).await?;
+        let session = session.ok_or_else(|| Error::NotFound(format!("session {} is gone", run.session)))?;
+        let host = host::RunHost::new(self.clone(), session, &run, lease.clone()).await?;
+        let ended = {
+            let renewing = self.keep_lease(run.id.clone(), lease.clone(), stop.clone());
+            tokio::pin!(renewing);
+            let driving = async {
+                host.begin(&run.agent).await?;
+                turn::drive(Arc::new(host), run.agent.clone(), &stop).await
+            };
+            tokio::select! {
+                ended = driving => ended,
+                () = &mut renewing => unreachable!("a lease is kept until the run ends"),
+            }
+        };
+        let (outcome, messages) = match ended {
+            Ok(ended) => {
+                let outcome = Outcome {
+                    state: ended.verdict.state,
+                    result: ended.result,
+                    error: ended.verdict.error,
+                    usage: ended.usage,
+                };
+                (outcome, ended.messages)
+            }
+            Err(error) => {
+                let outcome = Outcome {
+                    state: RunState::Failed,
+                    result: None,
+                    error: Some(error.to_string()),
+                    usage: run.usage,
+                };
+                (outcome, Vec::new())
+            }
+        };
+        let messages = messages.into_iter().map(|body| app.new_message(&run.id, body)).collect();
+        match store.end_run(&run.id, &lease, messages, outcome, app.now()).await {
+            // Another node has settled the run: what came too late is left out.
+            Err(sess_store::Error::Conflict(reason)) => {
+                tracing::warn!(run = %run.id, reason, "the run was settled by another node");
+                Ok(())
+            }
+            ended => Ok(ended?),
+        }
+    }
+
+    /// Renews a lease for as long as it is polled; stops the run when it is lost or cancelled elsewhere.
+    async fn keep_lease(&self, run: RunId, lease: Lease, stop: CancellationToken) {
+        let store = match self.app().store() {
+            Ok(store) => store,
+            Err(error) => return lost(&run, &error, &stop).await,
+        };
+        let mut lease = lease;
+        let mut changes = store.changes();
+        loop {
+            // Every third of it, and whenever somebody may have asked the run to stop.
+            let third = self.inner.setup.lease / 3;
+            tokio::time::sleep(third / 4).await;
+            let _due = tokio::time::timeout(third * 3 / 4, changes.changed()).await;
+            let renewed = match self.lease_end() {
+                Ok(until) => {
+                    lease.until = until;
+                    store.renew_run(&run, &lease).await
+                }
+                Err(error) => Err(error),
+            };
+            match renewed {
+                Ok(renewed) if renewed.is_cancelled => stop.cancel(),
+                Ok(_) => {}
+                Err(sess_store::Error::Conflict(_)) => {
+                    let error = Error::Unavailable("another node has settled it".to_owned());
+                    return lost(&run, &error, &stop).await;
+                }
+                // A full disk, say: the lease lasts a while yet.
+                Err(error) => tracing::warn!(%error, %run, "the lease of a run was not renewed"),
+            }
+        }
+    }
+
+    fn model(&self, agent: &Agent) -> Result<Arc<dyn Model>, ModelError> {
+        let mut models = self.inner.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(&agent.model) {
+            return Ok(Arc::clone(model));
+        }
+        let model = (self.inner.setup.open_model)(self.team().model_of(agent))?;
+        models.insert(agent.model.clone(), Arc::clone(&model));
+        Ok(model)
+    }
+
+    /// Returns how an agent is confined in a session: never freer than anybody above it.
+    async fn sandbox(&self, session: &Session, agent: &Agent) -> Result<Option<Sandbox>> {
+        let mut sandbox = agent.sandbox.clone();
+        let mut above = self.app().ancestors(session).await?;
+        above.insert(0, session.clone());
+        for session in above {
+            let owner = session.key.agent().and_then(|id| self.team().agent(&id)?.sandbox.clone());
+            sandbox = sandbox::inherited(owner.as_ref(), sandbox.as_ref());
+        }
+        Ok(sandbox)
+    }
+
+    /// Returns the caller that an agent's tools act as.
+    fn caller_of(&self, session: &Session, agent: &AgentId, sandbox: Option<&Sandbox>) -> Caller {
+        let mut caller = self.app().caller(&crate::Signals::default());
+        caller.identity.session = Claim::Id(session.id.clone(), session.source);
+        caller.agent = agent.clone();
+        if sandbox.is_some_and(|sandbox| sandbox.session_tools == sandbox::SessionTools::Spawned) {
+            caller.confinement = sess_core::policy::Confinement::Sandboxed;
+        }
+        caller
+    }
+}
+
+/// A run that was lost must stop; whoever awaits the lease waits for that.
+async fn lost(run: &RunId, error: &Error, stop: &CancellationToken) {
+    tracing::warn!(%run, %error, "the lease of a run is lost");
+    stop.cancel();
+    std::future::pending::<()>().await;
+}
+
+impl App {
+    /// Gives a message its id, and says which run it belongs to.
+    pub(crate) fn new_message(&self, run: &RunId, mut body: Body) -> NewMessage {
+        body.run_id = Some(run.to_string());
+        NewMessage { id: MessageId::new(body.timestamp, self.random()), body }
+    }
+}
