@@ -16,4 +16,5 @@ mod reading;
 mod references;
 mod search;
 
+mod events;
 mod identity;

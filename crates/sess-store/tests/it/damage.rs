@@ -4,9 +4,12 @@ use std::{fs, os::unix::fs::FileExt as _, path::Path};
 
 use sess_store::{Archived, Error, NewRun, Position, Salvaged, SessionFilter, SessionPatch, Span, Store};
 
-use crate::support::{
-    Scratch, agent, ask, at, boot, chat, done, follow, id, key, lease, plan, run, run_id, say, shown, told,
-    transcript,
+use crate::{
+    schema::golden,
+    support::{
+        Scratch, agent, ask, at, boot, chat, done, follow, id, key, lease, plan, run, run_id, say, shown,
+        told, transcript,
+    },
 };
 
 const PAGE: usize = 4096;
@@ -288,6 +291,35 @@ fn a_lost_first_page_is_taken_from_a_new_store() {
         assert_eq!((outcome.sessions, outcome.messages, outcome.lost), (5, 301, 0), "{damage:?}");
         assert_eq!(run(check_salvaged(&*target.open())), 301);
     }
+}
+
+#[test]
+fn a_lost_first_page_of_a_migrated_store_costs_nothing_either() {
+    // Its newer tables start elsewhere than in a store that was made with them.
+    let scratch = Scratch::new();
+    fs::copy(golden(1), scratch.file()).expect("a copy of the golden store");
+    run(async {
+        let store = scratch.open();
+        store.queue_run(ask(1, "a")).await.expect("queued");
+        let held = lease("t", 100);
+        store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+        store.end_run(&run_id(1), &held, vec![], done("kept"), at(6_000)).await.expect("ended");
+    });
+    zero_page(&scratch.file(), 0);
+    let (target, outcome) = salvaged(&scratch);
+    let Salvaged { sessions, messages, plan_revisions, runs, lost } = outcome;
+    assert_eq!((sessions, messages, plan_revisions, runs, lost), (2, 5, 1, 1, 0));
+    let kept = run(target.open().run(&run_id(1))).expect("read").expect("it is there");
+    assert_eq!(kept.result.as_deref(), Some("kept"));
+}
+
+#[test]
+fn a_damaged_store_of_the_first_schema_is_salvaged_as_it_is() {
+    let scratch = Scratch::new();
+    fs::copy(golden(1), scratch.file()).expect("a copy of the golden store");
+    let (_, outcome) = salvaged(&scratch);
+    let Salvaged { sessions, messages, plan_revisions, runs, lost } = outcome;
+    assert_eq!((sessions, messages, plan_revisions, runs, lost), (2, 4, 1, 0, 0));
 }
 
 #[test]

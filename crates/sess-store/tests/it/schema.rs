@@ -8,7 +8,7 @@ use crate::support::{
     Scratch, agent, ask, at, chat, done, follow, id, key, lease, plan, run, run_id, say, told, transcript,
 };
 
-fn golden(schema: u32) -> std::path::PathBuf {
+pub(crate) fn golden(schema: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/schema-{schema}/sess.db"))
 }
 

@@ -100,6 +100,9 @@ fn print(output: &Output, event: &Event) -> anyhow::Result<()> {
             )
         }
         "session_changed" => text("change").to_owned(),
+        "run_state" => {
+            format!("run {} of {} is {} {}", text("run_id"), text("agent"), text("state"), text("error"))
+        }
         "damaged" => text("error").to_owned(),
         _ => text("key").to_owned(),
     };
