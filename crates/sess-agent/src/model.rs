@@ -1,11 +1,33 @@
 //! Models: one question, one streamed reply.
+//!
+//! The interface is here, each provider in a file of its own, and what they share
+//! below: [`turns`] makes a transcript valid, [`http`] asks and asks again, [`draft`]
+//! puts the reply together.
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use sess_core::AgentId;
 use sess_core::message::{Block, Body, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::tool::ToolDef;
+
+mod endpoint;
+
+mod anthropic;
+mod openai_chat;
+mod openai_responses;
+mod scripted;
+
+mod draft;
+mod http;
+mod sse;
+mod turns;
+
+pub use anthropic::MAX_TOKENS_DEFAULT;
+pub use draft::{CALLS_MAX, REPLY_BYTES_MAX};
+pub use endpoint::{Endpoint, Patience, Secret, endpoint_for, open, open_with};
+pub use http::STREAM_BYTES_MAX;
 
 /// A model behind an API, or a script in its place.
 #[async_trait]
@@ -31,6 +53,8 @@ pub struct Request {
     pub system: String,
     pub messages: Vec<Body>,
     pub tools: Vec<ToolDef>,
+    /// Who asks. No provider is told; a script may have replies for one agent only.
+    pub agent: Option<AgentId>,
 }
 
 /// A piece of a reply, while it comes.
