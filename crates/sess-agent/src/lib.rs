@@ -5,3 +5,8 @@
 
 pub mod model;
 pub mod tool;
+
+pub mod confine;
+pub mod files;
+mod process;
+pub mod shell;
