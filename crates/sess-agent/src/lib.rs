@@ -3,6 +3,10 @@
 //! Nothing here sees the store: what a turn records, asks or tells goes through
 //! the [`turn::Host`] that it is given.
 
+pub mod confine;
+pub mod files;
 pub mod model;
+mod process;
+pub mod shell;
 pub mod tool;
 pub mod turn;

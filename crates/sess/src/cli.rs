@@ -99,6 +99,10 @@ pub enum Command {
     #[command(subcommand)]
     Tool(Tool),
 
+    /// Run a program, or a tool on files that standard input names, in a sandbox
+    #[command(hide = true)]
+    Confined(Confined),
+
     /// Print the completion script of a shell
     Completions {
         /// The shell that will read it
@@ -111,6 +115,16 @@ pub enum Command {
         /// A command, for its own page
         command: Option<String>,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct Confined {
+    /// What may be reached, as JSON
+    pub policy: String,
+
+    /// The program and its arguments
+    #[arg(last = true)]
+    pub program: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

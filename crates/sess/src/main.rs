@@ -30,6 +30,9 @@ fn main() -> ExitCode {
     };
     start_log(cli.verbose);
     let output = Output::new(cli.json);
+    if let Some(Command::Confined(args)) = &cli.command {
+        return commands::confined::run(&output, args).unwrap_or_else(|error| output.fail(&error));
+    }
     // One thread runs everything: reads take microseconds, and writes wait on the store's own thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use console::Style;
 use serde::Serialize;
 use serde_json::json;
+use sess_agent::confine;
 use sess_app::Kind;
 
 use super::Context;
@@ -36,6 +37,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
     let home = context.home()?;
     let mut checks = vec![check_home(home), check_sqlite()];
     checks.extend(check_file_system(home));
+    checks.push(check_sandbox(context));
     if home.join("sess.db").symlink_metadata().is_ok() {
         match context.app.health() {
             Ok(health) => {
@@ -134,6 +136,13 @@ fn check_sqlite() -> Check {
     let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
     let outcome = if numbers.as_slice() >= SQLITE_MIN.as_slice() { "ok" } else { "warning" };
     Check { name: "sqlite", outcome, detail: version }
+}
+
+fn check_sandbox(context: &Context) -> Check {
+    let path = context.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
+    let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
+    let outcome = if abilities.can_confine() { "ok" } else { "warning" };
+    Check { name: "sandbox", outcome, detail: abilities.to_string() }
 }
 
 fn check_file_system(home: &Path) -> Option<Check> {

@@ -1,5 +1,6 @@
 //! One file a command; here is what they share.
 
+pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod events;
@@ -99,7 +100,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,
-        Some(Command::Completions { .. } | Command::Man { .. }) => {
+        Some(Command::Completions { .. } | Command::Man { .. } | Command::Confined(_)) => {
             unreachable!("answered before anything is opened")
         }
     }
