@@ -34,7 +34,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
         return salvage(context, output, &target).await;
     }
     let home = context.home()?;
-    let mut checks = vec![check_home(home), check_sqlite()];
+    let mut checks = vec![check_home(home), check_config(context), check_sqlite()];
     checks.extend(check_file_system(home));
     if home.join("sess.db").symlink_metadata().is_ok() {
         match context.app.health() {
@@ -126,6 +126,20 @@ fn check_home(home: &Path) -> Check {
         Ok(_) => ("ok", shown.to_string()),
     };
     Check { name: "data", outcome, detail }
+}
+
+fn check_config(context: &Context) -> Check {
+    let config = &context.config;
+    let (outcome, detail) = match (&config.problem, config.notices.first()) {
+        (Some(problem), _) => ("failed", problem.to_string()),
+        (None, Some(notice)) => ("warning", notice.clone()),
+        (None, None) => {
+            let used = config.files.iter().filter(|file| file.state == "used");
+            let used: Vec<String> = used.map(|file| file.path.display().to_string()).collect();
+            ("ok", if used.is_empty() { "no file".to_owned() } else { used.join(", ") })
+        }
+    };
+    Check { name: "config", outcome, detail }
 }
 
 fn check_sqlite() -> Check {
