@@ -10,6 +10,9 @@ mod team;
 pub mod trust;
 mod yaml;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::File,
     io::Read as _,

@@ -76,7 +76,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(problem) if !helps => return Err(usage(problem).into()),
         _ => {}
     }
-    if !matches!(cli.command, Some(Command::Config(_))) {
+    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_))) {
         for notice in &config.notices {
             output.notice(notice);
         }

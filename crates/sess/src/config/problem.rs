@@ -103,7 +103,7 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> S
     let near = known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(written, name), *name))
-        .filter(|(distance, name)| *distance <= 1 + name.len().min(written.len()) / 4)
+        .filter(|(distance, name)| *distance <= name.len().max(written.len()) / 3)
         .min_by_key(|(distance, _)| *distance);
     match near {
         Some((_, name)) => format!(": did you mean \"{name}\"?"),
@@ -132,5 +132,6 @@ mod tests {
         assert_eq!(nearest("modle", known), ": did you mean \"model\"?");
         assert_eq!(nearest("xyz", known), ": expected instruction, description or model");
         assert_eq!(nearest("xyz", []), "");
+        assert_eq!(nearest("a", ["b"]), ": expected b");
     }
 }

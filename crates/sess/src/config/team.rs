@@ -26,6 +26,9 @@ const FILESYSTEM_TOOLS: &[&str] = &["read_file", "write_file", "edit_file", "lis
 const SHELL_TOOLS: &[&str] = &["shell"];
 const USER_PROMPT_TOOLS: &[&str] = &["user_prompt"];
 
+/// The most agents of one configuration.
+const AGENTS_MAX: usize = 500;
+
 /// Names in `agents` that mean something else.
 const RESERVED: [&str; 2] = ["defaults", "list"];
 
@@ -132,6 +135,11 @@ impl<'a> Building<'a> {
             && (defaults.id.is_some() || defaults.name.is_some())
         {
             self.wrong(&root.key("defaults"), "defaults are of all agents, and have no \"id\" or \"name\"");
+        }
+        if all.len() > AGENTS_MAX {
+            let at = self.document.key_place(&root);
+            self.wrong_at(at, format!("there are {} agents; the most is {AGENTS_MAX}", all.len()));
+            return Vec::new();
         }
         let mut written: Vec<Written<'a>> = Vec::new();
         for (name, trail, agent) in all {

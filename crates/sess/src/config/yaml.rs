@@ -244,6 +244,8 @@ pub fn parse(bytes: &[u8], source: usize) -> Result<Node, Problem> {
     }
 }
 
+const TOO_MUCH: &str = "the file has too many values, or goes too deep, when its aliases are followed";
+
 /// One sentence without the place, which stands before it.
 fn told(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
@@ -253,14 +255,15 @@ fn told(error: &serde_saphyr::Error) -> String {
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            "the file is too large or too deep when its aliases are followed".to_owned()
-        }
+        | Error::AliasReplayStackDepthExceeded { .. } => TOO_MUCH.to_owned(),
         Error::MultipleDocuments { .. } => "the file holds more than one YAML document".to_owned(),
         other => {
             let text = other.to_string();
             let text = text.lines().next().unwrap_or_default();
             let text = text.split(" at line ").next().unwrap_or_default();
+            if text.contains("budget breached") || text.contains("recursion limit") {
+                return TOO_MUCH.to_owned();
+            }
             format!("not valid YAML: {text}")
         }
     }
