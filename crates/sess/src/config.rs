@@ -31,8 +31,8 @@ pub use self::{
     yaml::{Document, Node, Value},
 };
 use self::{
-    problem::{Place, Problem, Source},
-    trust::Standing,
+    problem::{Origin, Place, Problem},
+    trust::Seen,
 };
 
 /// How many days an unused plan file stays, when nobody says.
@@ -206,19 +206,17 @@ impl<'a> Reading<'a> {
         }
         // Read once: what is compared is what is used.
         let looked = read_file(&path).and_then(|bytes| {
-            let Some(home) = &self.places.home else { return Ok((bytes, Standing::Unknown)) };
-            let standing = trust::standing(home, &path, &bytes)?;
-            Ok((bytes, standing))
+            let Some(home) = &self.places.home else { return Ok((bytes, Seen::Unknown)) };
+            let seen = trust::seen(home, &path, &bytes)?;
+            Ok((bytes, seen))
         });
         let reason = match looked {
-            Ok((bytes, Standing::Trusted)) => {
+            Ok((bytes, Seen::Trusted)) => {
                 self.lay(Path::new(REPOSITORY_FILE), &path, &bytes, Owner::Repository);
                 return;
             }
-            Ok((_, Standing::Unknown)) => {
-                "`sess config trust` makes it count, once you have read it".to_owned()
-            }
-            Ok((_, Standing::Changed)) => {
+            Ok((_, Seen::Unknown)) => "`sess config trust` makes it count, once you have read it".to_owned(),
+            Ok((_, Seen::Changed)) => {
                 "it has changed since you trusted it; `sess config trust` makes it count again".to_owned()
             }
             Err(error) => format!("{error:#}"),
@@ -231,10 +229,10 @@ impl<'a> Reading<'a> {
     fn lay(&mut self, shown: &Path, path: &Path, bytes: &[u8], owner: Owner) {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let dir = absolute.parent().map(Path::to_owned).unwrap_or_default();
-        let source = self.document.sources.len();
-        self.document.sources.push(Source { name: shown.display().to_string(), dir });
+        let origin = self.document.origins.len();
+        self.document.origins.push(Origin { name: shown.display().to_string(), dir });
         let found = self.found.len();
-        match yaml::parse(bytes, source) {
+        match yaml::parse(bytes, origin) {
             Err(problem) => self.found.push(problem),
             Ok(node) => {
                 if !matches!(node.value, Value::Map(_) | Value::Null) {
@@ -311,17 +309,17 @@ impl<'a> Reading<'a> {
 
     fn problems(&mut self) -> anyhow::Error {
         let found = std::mem::take(&mut self.found);
-        let sources = &self.document.sources;
+        let origins = &self.document.origins;
         for file in &mut self.files {
             let is_bad = |problem: &Problem| {
-                let name = sources.get(problem.at.source).map(|source| source.name.as_str());
+                let name = origins.get(problem.at.origin).map(|origin| origin.name.as_str());
                 name.is_some_and(|name| std::path::absolute(name).is_ok_and(|path| path == file.path))
             };
             if found.iter().any(is_bad) {
                 file.state = "not valid";
             }
         }
-        Problems { sources: sources.clone(), found }.into()
+        Problems { origins: origins.clone(), found }.into()
     }
 
     fn variables(&mut self) -> anyhow::Result<()> {
@@ -343,10 +341,10 @@ impl<'a> Reading<'a> {
                 }
                 _ => Value::Text(text.to_owned()),
             };
-            let source = self.document.sources.len();
+            let origin = self.document.origins.len();
             let dir = self.places.cwd.clone().unwrap_or_default();
-            self.document.sources.push(Source { name: variable.to_owned(), dir });
-            self.document.set(group, key, Place { source, line: 0, column: 0 }, value);
+            self.document.origins.push(Origin { name: variable.to_owned(), dir });
+            self.document.set(group, key, Place { origin, line: 0, column: 0 }, value);
         }
         Ok(())
     }

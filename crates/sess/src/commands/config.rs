@@ -158,7 +158,7 @@ fn flatten(document: &Document, node: &Node, value: &Value, key: String, shown: 
             }
         }
         _ if key.is_empty() => {}
-        _ => shown.push(Shown { key, value: value.clone(), from: node.at.told(&document.sources) }),
+        _ => shown.push(Shown { key, value: value.clone(), from: node.at.told(&document.origins) }),
     }
 }
 

@@ -7,24 +7,24 @@ const TOLD_MAX: usize = 20;
 
 /// Where a part of the configuration came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct Origin {
     /// A file as the person would name it, or a variable of the environment.
     pub name: String,
     /// The directory that relative paths in it begin at.
     pub dir: PathBuf,
 }
 
-/// A place in a [`Source`]; a variable of the environment has no lines.
+/// A place in a [`Origin`]; a variable of the environment has no lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    pub source: usize,
+    pub origin: usize,
     pub line: u64,
     pub column: u64,
 }
 
 impl Place {
-    pub fn told(self, sources: &[Source]) -> String {
-        let name = sources.get(self.source).map_or("configuration", |source| source.name.as_str());
+    pub fn told(self, origins: &[Origin]) -> String {
+        let name = origins.get(self.origin).map_or("configuration", |origin| origin.name.as_str());
         if self.line == 0 { name.to_owned() } else { format!("{name}:{}:{}", self.line, self.column) }
     }
 }
@@ -74,19 +74,19 @@ pub struct Problem {
 
 /// Everything that was found wrong, in the order of the files. Never empty.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", told(.sources, .found))]
+#[error("{}", told(.origins, .found))]
 pub struct Problems {
-    pub sources: Vec<Source>,
+    pub origins: Vec<Origin>,
     pub found: Vec<Problem>,
 }
 
-fn told(sources: &[Source], found: &[Problem]) -> String {
+fn told(origins: &[Origin], found: &[Problem]) -> String {
     let mut found: Vec<&Problem> = found.iter().collect();
-    found.sort_by_key(|problem| (problem.at.source, problem.at.line, problem.at.column));
+    found.sort_by_key(|problem| (problem.at.origin, problem.at.line, problem.at.column));
     let mut lines: Vec<String> = found
         .iter()
         .take(TOLD_MAX)
-        .map(|problem| format!("{}: {}", problem.at.told(sources), problem.text))
+        .map(|problem| format!("{}: {}", problem.at.told(origins), problem.text))
         .collect();
     lines.dedup();
     if found.len() > TOLD_MAX {

@@ -116,11 +116,10 @@ impl<'a> Building<'a> {
         let mut all: Vec<(Option<&str>, Trail, &'a file::Agent)> = Vec::new();
         for (name, agent) in &agents.named {
             let trail = root.key(name);
-            for key in [agent.id.as_ref().map(|_| "id"), agent.name.as_ref().map(|_| "name")] {
-                if let Some(key) = key {
-                    let text = format!("only an agent in agents.list has it; here the key \"{name}\" is it");
-                    self.wrong(&trail.key(key), text);
-                }
+            let own_name = [agent.id.as_ref().map(|_| "id"), agent.name.as_ref().map(|_| "name")];
+            for key in own_name.into_iter().flatten() {
+                let text = format!("only an agent in agents.list has it; here the key \"{name}\" is it");
+                self.wrong(&trail.key(key), text);
             }
             all.push((Some(name), trail, agent));
         }
@@ -432,7 +431,7 @@ impl<'a> Building<'a> {
                 return None;
             }
             (None, _) => {
-                let dir = self.document.source(trail).map(|source| source.dir.clone());
+                let dir = self.document.origin(trail).map(|origin| origin.dir.clone());
                 dir.unwrap_or_default().join(path)
             }
         };

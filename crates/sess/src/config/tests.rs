@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sess_core::{
+    AgentId,
     agent::{
         Effort, FileAccess, McpServer, OpenAiApi, Price, Provider, Team, Thinking, ToolsetKind, ToolsetSpec,
     },
@@ -11,7 +12,7 @@ use sess_core::{
 
 use super::{
     de, file,
-    problem::{Problems, Source},
+    problem::{Origin, Problems},
     team, yaml,
 };
 
@@ -20,12 +21,12 @@ const SEED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixt
 
 /// Reads `agents.yaml` in `/work`, for a person at home in `/home/ann`.
 fn load(text: &str) -> Result<Option<Team>, String> {
-    let source = Source { name: "agents.yaml".to_owned(), dir: PathBuf::from("/work") };
-    let mut document = yaml::Document { sources: vec![source], ..yaml::Document::default() };
-    let told = |found| Problems { sources: document.sources.clone(), found }.to_string();
+    let origin = Origin { name: "agents.yaml".to_owned(), dir: PathBuf::from("/work") };
+    let mut document = yaml::Document { origins: vec![origin], ..yaml::Document::default() };
+    let told = |found| Problems { origins: document.origins.clone(), found }.to_string();
     let node = yaml::parse(text.as_bytes(), 0).map_err(|problem| told(vec![problem]))?;
     document.lay_over(node);
-    let told = |found| Problems { sources: document.sources.clone(), found }.to_string();
+    let told = |found| Problems { origins: document.origins.clone(), found }.to_string();
     let file: file::File = de::read(&document).map_err(told)?;
     team::build(&document, &file, Some(Path::new("/home/ann"))).map_err(told)
 }
@@ -141,7 +142,7 @@ permissions: {allow: ['shell:cmd=ls*'], deny: [write_file]}
     );
     assert_eq!(model("calm").thinking, Thinking::Off);
     assert_eq!(model("scripted/sub/../other.yaml").model, "/work/other.yaml");
-    assert_eq!(team.on_approve.as_ref().map(|agent| agent.as_str()), Some("root"));
+    assert_eq!(team.on_approve.as_ref().map(AgentId::as_str), Some("root"));
     assert_eq!(team.permissions.allow[0].as_str(), "shell:cmd=ls*");
     assert_eq!(team.permissions.deny.len(), 1);
 }
@@ -432,14 +433,14 @@ fn handoffs_may_go_in_circles_and_teams_may_be_deep() {
 #[test]
 fn a_repository_lies_over_what_is_there() {
     let mut document = yaml::Document::default();
-    for (source, text) in [
+    for (origin, text) in [
         "agents: {a: {model: openai/x}}\nmodels: {m: {provider: openai, model: one}, n: {provider: openai, model: two}}\nplans: {dir: x, keep_days: 3}\n",
         "agents: {b: {model: m}}\nmodels: {m: {provider: anthropic, model: three}}\nplans: {keep_days: 4}\n",
     ]
     .into_iter()
     .enumerate()
     {
-        document.lay_over(yaml::parse(text.as_bytes(), source).expect("YAML"));
+        document.lay_over(yaml::parse(text.as_bytes(), origin).expect("YAML"));
     }
     let expected = r#"{"agents":{"b":{"model":"m"}},"models":{"m":{"provider":"anthropic","model":"three"},"n":{"provider":"openai","model":"two"}},"plans":{"dir":"x","keep_days":4}}"#;
     assert_eq!(document.root.to_json().to_string(), expected);

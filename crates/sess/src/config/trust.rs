@@ -32,7 +32,7 @@ struct Trusted {
 
 /// What is known about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Seen {
     Trusted,
     /// It was trusted with other contents.
     Changed,
@@ -40,13 +40,13 @@ pub enum Standing {
 }
 
 /// Says whether these bytes at this path are what the person has looked at.
-pub fn standing(home: &Path, path: &Path, bytes: &[u8]) -> anyhow::Result<Standing> {
+pub fn seen(home: &Path, path: &Path, bytes: &[u8]) -> anyhow::Result<Seen> {
     let hash = sha256(bytes);
     let record = read(home)?;
     Ok(match record.trusted.iter().find(|trusted| trusted.path == path) {
-        Some(trusted) if trusted.sha256 == hash => Standing::Trusted,
-        Some(_) => Standing::Changed,
-        None => Standing::Unknown,
+        Some(trusted) if trusted.sha256 == hash => Seen::Trusted,
+        Some(_) => Seen::Changed,
+        None => Seen::Unknown,
     })
 }
 
@@ -113,19 +113,19 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let home = dir.path().join("data");
         let (here, there) = (Path::new("/repo/sess.yaml"), Path::new("/other/sess.yaml"));
-        let standing = |path, bytes: &[u8]| standing(&home, path, bytes).expect("readable");
-        assert_eq!(standing(here, b"a"), Standing::Unknown);
+        let seen = |path, bytes: &[u8]| seen(&home, path, bytes).expect("readable");
+        assert_eq!(seen(here, b"a"), Seen::Unknown);
         add(&home, here, b"a").expect("recorded");
-        assert_eq!(standing(here, b"a"), Standing::Trusted);
-        assert_eq!(standing(here, b"b"), Standing::Changed);
-        assert_eq!(standing(there, b"a"), Standing::Unknown);
+        assert_eq!(seen(here, b"a"), Seen::Trusted);
+        assert_eq!(seen(here, b"b"), Seen::Changed);
+        assert_eq!(seen(there, b"a"), Seen::Unknown);
         add(&home, here, b"b").expect("recorded");
-        assert_eq!(standing(here, b"a"), Standing::Changed);
+        assert_eq!(seen(here, b"a"), Seen::Changed);
         let mode = |path: &Path| path.metadata().expect("there").permissions().mode() & 0o777;
         assert_eq!((mode(&home), mode(&home.join(FILE))), (0o700, 0o600));
         assert!(remove(&home, here).expect("written"));
         assert!(!remove(&home, here).expect("read"));
-        assert_eq!(standing(here, b"b"), Standing::Unknown);
+        assert_eq!(seen(here, b"b"), Seen::Unknown);
     }
 
     #[test]

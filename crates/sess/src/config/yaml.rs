@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-use super::problem::{Place, Problem, Source, Step, Trail};
+use super::problem::{Origin, Place, Problem, Step, Trail};
 
 /// The most bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -49,12 +49,12 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub struct Document {
     pub root: Node,
-    pub sources: Vec<Source>,
+    pub origins: Vec<Origin>,
 }
 
 impl Default for Document {
     fn default() -> Self {
-        Self { root: Node { at: Place::default(), value: Value::Map(Vec::new()) }, sources: Vec::new() }
+        Self { root: Node { at: Place::default(), value: Value::Map(Vec::new()) }, origins: Vec::new() }
     }
 }
 
@@ -79,8 +79,8 @@ impl Document {
         at
     }
 
-    pub fn source(&self, trail: &Trail) -> Option<&Source> {
-        self.sources.get(self.place(trail).source)
+    pub fn origin(&self, trail: &Trail) -> Option<&Origin> {
+        self.origins.get(self.place(trail).origin)
     }
 
     /// Lays a file over what is there. Maps of settings and models are joined; agents come from one file.
@@ -177,14 +177,14 @@ impl Node {
         }
     }
 
-    fn stamp(&mut self, source: usize) {
-        self.at.source = source;
+    fn stamp(&mut self, origin: usize) {
+        self.at.origin = origin;
         match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(|item| item.stamp(source)),
+            Value::List(items) => items.iter_mut().for_each(|item| item.stamp(origin)),
             Value::Map(entries) => {
                 for entry in entries {
-                    entry.at.source = source;
-                    entry.node.stamp(source);
+                    entry.at.origin = origin;
+                    entry.node.stamp(origin);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => {}
@@ -193,8 +193,8 @@ impl Node {
 }
 
 /// Reads a file's bytes. What would take long to read is refused.
-pub fn parse(bytes: &[u8], source: usize) -> Result<Node, Problem> {
-    let problem = |line, column, text: String| Problem { at: Place { source, line, column }, text };
+pub fn parse(bytes: &[u8], origin: usize) -> Result<Node, Problem> {
+    let problem = |line, column, text: String| Problem { at: Place { origin, line, column }, text };
     if bytes.len() > FILE_BYTES_MAX {
         return Err(problem(0, 0, format!("the file is too large: the most is {FILE_BYTES_MAX} bytes")));
     }
@@ -233,10 +233,10 @@ pub fn parse(bytes: &[u8], source: usize) -> Result<Node, Problem> {
     match parsed {
         Ok(Some(located)) => {
             let mut node = located.0;
-            node.stamp(source);
+            node.stamp(origin);
             Ok(node)
         }
-        Ok(None) => Ok(Node { at: Place { source, line: 1, column: 1 }, value: Value::Null }),
+        Ok(None) => Ok(Node { at: Place { origin, line: 1, column: 1 }, value: Value::Null }),
         Err(error) => {
             let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
             Err(problem(line, column, told(&error)))
@@ -275,7 +275,7 @@ impl<'de> Deserialize<'de> for Located {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
         let at = spanned.referenced;
-        let at = Place { source: 0, line: at.line(), column: at.column() };
+        let at = Place { origin: 0, line: at.line(), column: at.column() };
         Ok(Self(Node { at, value: spanned.value }))
     }
 }
@@ -342,7 +342,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let at = Place { source: 0, line: key.referenced.line(), column: key.referenced.column() };
+            let at = Place { origin: 0, line: key.referenced.line(), column: key.referenced.column() };
             let Located(node) = map.next_value()?;
             entries.push(Entry { key: key.value, at, node });
         }
