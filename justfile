@@ -56,6 +56,11 @@ bench:
     cargo bench --package sess-store
     cargo bench --package sess
 
+# Write the configuration's JSON Schema anew; a test compares it.
+schema:
+    cargo run --quiet -- config schema > target/config.schema.json
+    mv target/config.schema.json docs/config.schema.json
+
 # The product in a minute, on a scratch store.
 demo:
     cargo run --release -- demo

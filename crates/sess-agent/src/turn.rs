@@ -266,6 +266,7 @@ impl Driver {
     /// Puts the next question together; returns about how large it is.
     fn prepare(&mut self) -> u64 {
         let request = Request {
+            agent: Some(self.agent.clone()),
             system: self.cast.system.clone(),
             messages: conversation(self.messages.clone()),
             tools: self.cast.tools.iter().map(|(tool, _)| tool.clone()).collect(),

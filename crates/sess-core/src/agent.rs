@@ -2,6 +2,8 @@
 //!
 //! A [`Team`] is one whole configuration, checked: every name in it leads somewhere.
 
+use std::collections::HashSet;
+
 use crate::{AgentId, permission::Permissions, sandbox::Sandbox};
 
 /// The agents of one configuration. Never empty.
@@ -225,8 +227,9 @@ impl Team {
         if let Some(name) = &self.on_approve {
             self.known("plans.on_approve", name)?;
         }
+        let mut checked = HashSet::new();
         for agent in &self.agents {
-            self.check_sub_agents(agent, &mut vec![&agent.name])?;
+            self.check_sub_agents(agent, &mut vec![&agent.name], &mut checked)?;
         }
         Ok(())
     }
@@ -261,7 +264,12 @@ impl Team {
         &'a self,
         agent: &'a Agent,
         above: &mut Vec<&'a AgentId>,
+        checked: &mut HashSet<&'a AgentId>,
     ) -> Result<(), TeamError> {
+        // Once for each agent: the ways down through a team can be many more than its agents.
+        if !checked.insert(&agent.name) {
+            return Ok(());
+        }
         for name in &agent.sub_agents {
             if above.contains(&name) {
                 let names: Vec<&str> = above.iter().copied().chain([name]).map(AgentId::as_str).collect();
@@ -269,7 +277,7 @@ impl Team {
             }
             if let Some(below) = self.agent(name) {
                 above.push(name);
-                self.check_sub_agents(below, above)?;
+                self.check_sub_agents(below, above, checked)?;
                 above.pop();
             }
         }

@@ -95,6 +95,13 @@ pub enum Command {
     /// Check the store, and say what to do about what is wrong
     Doctor(Doctor),
 
+    /// Check, show and trust the configuration
+    ///
+    /// It is read from --config, else $SESS_CONFIG, else $XDG_CONFIG_HOME/intersession/config.yaml and over it
+    /// ./sess.yaml, once you trust that. SESS_* variables win over all of them.
+    #[command(subcommand)]
+    Config(Config),
+
     /// Call a tool as an agent would
     #[command(subcommand)]
     Tool(Tool),
@@ -243,6 +250,30 @@ pub struct Doctor {
     /// Copy what can be read of a damaged store into a new one in this directory
     #[arg(long, value_name = "NEW DIR")]
     pub salvage: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Say whether the configuration is valid, and what it comes to
+    Check {
+        /// The file; what is in effect here if not given
+        file: Option<PathBuf>,
+    },
+    /// Print what is in effect, and where each value comes from
+    Show,
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
+    /// Make a repository's sess.yaml count, as it is now
+    ///
+    /// Read it first: it chooses agents, what they are told and which programs they start. It can set neither
+    /// permissions nor where your keys are sent. When the file changes it is ignored again.
+    Trust {
+        /// The file; ./sess.yaml if not given
+        file: Option<PathBuf>,
+        /// Ignore it again
+        #[arg(long)]
+        remove: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

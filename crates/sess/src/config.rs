@@ -1,66 +1,132 @@
 //! Configuration: read once, here, and handed down as values.
+//!
+//! The files are laid over each other as trees (`yaml`), read into what can be written (`de`, `file`), and
+//! made into a team (`team`). What a repository brings counts only when the person has looked at it (`trust`).
+
+mod de;
+pub mod file;
+mod problem;
+mod team;
+pub mod trust;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
+    fs::File,
+    io::Read as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use serde::Deserialize;
+use rustix::fs::OFlags;
 use sess_app::Settings;
-use sess_core::{Timestamp, policy::ContextVisibility};
+use sess_core::{Timestamp, agent::Team, policy::ContextVisibility};
+
+pub use self::{
+    problem::Problems,
+    yaml::{Document, Node, Value},
+};
+use self::{
+    problem::{Origin, Place, Problem},
+    trust::Seen,
+};
 
 /// How many days an unused plan file stays, when nobody says.
-const PLANS_KEEP_DAYS: u32 = 30;
+pub const PLANS_KEEP_DAYS: u32 = 30;
+
+/// The file of a repository. It is ignored until the person trusts it.
+pub const REPOSITORY_FILE: &str = "sess.yaml";
+
+/// What a repository can never set, trusted or not.
+const PERSONAL_KEYS: [&str; 3] = ["permissions", "gateway", "store"];
+
+/// The variables that decide where everything is: one that cannot be read must not be passed over.
+const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 /// What this process was started with.
 pub struct Config {
     pub settings: Settings,
     /// The environment, in which hosts say who is calling.
     pub env: Vec<(String, String)>,
+    /// The configured agents, if there are any.
+    pub team: Option<Team>,
+    /// What the person should know about how the configuration was found.
+    pub notices: Vec<String>,
+    /// What was read, with the place of everything.
+    pub document: Document,
+    /// Where configuration was looked for.
+    pub files: Vec<ConfigFile>,
 }
 
-/// The configuration file. Unknown keys are errors: a misspelt one would do nothing in silence.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    plans: Plans,
-    tools: Tools,
+/// A place where configuration was looked for.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ConfigFile {
+    pub path: PathBuf,
+    /// `used`, `absent`, `ignored` or `not valid`.
+    pub state: &'static str,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Plans {
-    dir: Option<PathBuf>,
-    keep_days: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Tools {
-    context: ContextTools,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ContextTools {
-    visibility: Option<String>,
+/// Which files count.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice<'a> {
+    /// `--config`, else `SESS_CONFIG`, else the person's own and then the repository's.
+    Usual(Option<&'a Path>),
+    /// The person's own and this file of a repository, as if it were trusted.
+    Trying(&'a Path),
 }
 
 impl Config {
-    /// Reads the environment and the configuration file; `SESS_*` variables win over the file.
+    /// Reads the environment and the configuration; `SESS_*` variables win over files.
+    ///
+    /// What is wrong with the latter is returned beside what holds without it, for commands that help with a
+    /// broken one.
     #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
-    pub fn load(named: Option<&Path>) -> anyhow::Result<Self> {
-        let env: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let get = |name: &str| {
-            env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    pub fn load(choice: Choice<'_>) -> anyhow::Result<(Self, Option<anyhow::Error>)> {
+        let mut env: Vec<(String, String)> = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => env.push((name, value)),
+                Err(_) if name.starts_with("SESS_") || PLACES.contains(&name.as_str()) => {
+                    bail!("the environment variable {name} is not UTF-8 text")
+                }
+                Err(_) => {}
+            }
+        }
+        let cwd = std::env::current_dir().ok();
+        let places = Places::new(&env, cwd)?;
+        let mut reading = Reading::new(&env, &places);
+        let read = match reading.files(choice) {
+            Ok(()) => reading.meaning(),
+            Err(error) => Err(error),
         };
-        let user_home = get("HOME").map(PathBuf::from);
-        let below_home = |rest: &str| user_home.as_ref().map(|home| home.join(rest));
+        let (file, team, problem) = match read {
+            Ok((file, team)) => (file, team, None),
+            Err(error) => (file::File::default(), None, Some(error)),
+        };
+        let settings = reading.settings(&file);
+        let Reading { document, files, notices, .. } = reading;
+        Ok((Self { settings, env, team, notices, document, files }, problem))
+    }
+}
 
-        let home = match (get("SESS_HOME"), get("XDG_DATA_HOME")) {
+/// The directories that the environment names.
+struct Places {
+    user_home: Option<PathBuf>,
+    home: Option<PathBuf>,
+    config: Option<PathBuf>,
+    cwd: Option<PathBuf>,
+}
+
+impl Places {
+    fn new(env: &[(String, String)], cwd: Option<PathBuf>) -> anyhow::Result<Self> {
+        let user_home = get(env, "HOME").map(PathBuf::from);
+        let below_home = |rest: &str| user_home.as_ref().map(|home| home.join(rest));
+        let home = match (get(env, "SESS_HOME"), get(env, "XDG_DATA_HOME")) {
             (Some(home), _) => Some(PathBuf::from(home)),
             (None, Some(data)) => Some(Path::new(data).join("intersession")),
             (None, None) => below_home(".local/share/intersession"),
@@ -71,63 +137,266 @@ impl Config {
             }
             None => None,
         };
-        let file = match named.map(Path::to_owned).or_else(|| get("SESS_CONFIG").map(PathBuf::from)) {
-            Some(path) => read_file(&path)?,
-            None => {
-                let dir = get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| below_home(".config"));
-                let path = dir.map(|dir| dir.join("intersession/config.yaml")).filter(|path| path.exists());
-                path.as_deref().map(read_file).transpose()?.unwrap_or_default()
+        let config = get(env, "XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| below_home(".config"));
+        let config = config.map(|dir| dir.join("intersession/config.yaml"));
+        Ok(Self { user_home, home, config, cwd })
+    }
+}
+
+/// Returns a variable that is set to something.
+fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+}
+
+struct Reading<'a> {
+    env: &'a [(String, String)],
+    places: &'a Places,
+    document: Document,
+    files: Vec<ConfigFile>,
+    notices: Vec<String>,
+    found: Vec<Problem>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(env: &'a [(String, String)], places: &'a Places) -> Self {
+        let document = Document::default();
+        Self { env, places, document, files: Vec::new(), notices: Vec::new(), found: Vec::new() }
+    }
+
+    fn files(&mut self, choice: Choice<'_>) -> anyhow::Result<()> {
+        let tried = match choice {
+            Choice::Trying(path) => Some(path),
+            Choice::Usual(named) => {
+                let named =
+                    named.map(Path::to_owned).or_else(|| get(self.env, "SESS_CONFIG").map(PathBuf::from));
+                if let Some(path) = named {
+                    let bytes = read_file(&path)?;
+                    self.lay(&path, &path, &bytes, Owner::Person);
+                    return Ok(());
+                }
+                None
             }
         };
+        if let Some(path) = &self.places.config {
+            if path.exists() {
+                let bytes = read_file(path)?;
+                self.lay(path, path, &bytes, Owner::Person);
+            } else {
+                self.files.push(ConfigFile { path: path.clone(), state: "absent" });
+            }
+        }
+        match tried {
+            Some(path) => {
+                let bytes = read_file(path)?;
+                self.lay(path, path, &bytes, Owner::Repository);
+            }
+            None => self.repository_file(),
+        }
+        Ok(())
+    }
 
-        let keep_days = match get("SESS_PLANS_KEEP_DAYS") {
-            None => file.plans.keep_days.unwrap_or(PLANS_KEEP_DAYS),
-            Some(days) => days
-                .parse()
-                .with_context(|| format!("SESS_PLANS_KEEP_DAYS is \"{days}\": expected a number of days"))?,
+    /// Reads `./sess.yaml`, if the person trusts it. Whatever is odd about one that is not trusted is only
+    /// worth a notice: it came with a repository.
+    fn repository_file(&mut self) {
+        let Some(cwd) = &self.places.cwd else { return };
+        let path = cwd.join(REPOSITORY_FILE);
+        if path.symlink_metadata().is_err() {
+            self.files.push(ConfigFile { path, state: "absent" });
+            return;
+        }
+        // Read once: what is compared is what is used.
+        let looked = read_file(&path).and_then(|bytes| {
+            let Some(home) = &self.places.home else { return Ok((bytes, Seen::Unknown)) };
+            let seen = trust::seen(home, &path, &bytes)?;
+            Ok((bytes, seen))
+        });
+        let reason = match looked {
+            Ok((bytes, Seen::Trusted)) => {
+                self.lay(Path::new(REPOSITORY_FILE), &path, &bytes, Owner::Repository);
+                return;
+            }
+            Ok((_, Seen::Unknown)) => "`sess config trust` makes it count, once you have read it".to_owned(),
+            Ok((_, Seen::Changed)) => {
+                "it has changed since you trusted it; `sess config trust` makes it count again".to_owned()
+            }
+            Err(error) => format!("{error:#}"),
         };
-        let visibility = get("SESS_TOOLS_CONTEXT_VISIBILITY").or(file.tools.context.visibility.as_deref());
-        let visibility = match visibility {
-            None | Some("all") => ContextVisibility::All,
-            Some("agent") => ContextVisibility::Agent,
-            Some(other) => bail!(
-                "tools.context.visibility (SESS_TOOLS_CONTEXT_VISIBILITY) is \"{other}\": expected agent or all"
-            ),
+        self.notices.push(format!("./{REPOSITORY_FILE} is ignored: {reason}"));
+        self.files.push(ConfigFile { path, state: "ignored" });
+    }
+
+    /// Lays a file over what was read before.
+    fn lay(&mut self, shown: &Path, path: &Path, bytes: &[u8], owner: Owner) {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let dir = absolute.parent().map(Path::to_owned).unwrap_or_default();
+        let origin = self.document.origins.len();
+        self.document.origins.push(Origin { name: shown.display().to_string(), dir });
+        let found = self.found.len();
+        match yaml::parse(bytes, origin) {
+            Err(problem) => self.found.push(problem),
+            Ok(node) => {
+                if !matches!(node.value, Value::Map(_) | Value::Null) {
+                    let text = "expected a map of keys such as agents, models and plans".to_owned();
+                    self.found.push(Problem { at: node.at, text });
+                }
+                let node = match owner {
+                    Owner::Person => node,
+                    Owner::Repository => self.without_personal(node),
+                };
+                self.document.lay_over(node);
+            }
+        }
+        let state = if self.found.len() == found { "used" } else { "not valid" };
+        self.files.push(ConfigFile { path: absolute, state });
+    }
+
+    /// Takes out of a repository's file what only the person may set, and notes it.
+    fn without_personal(&mut self, mut node: Node) -> Node {
+        let Value::Map(entries) = &mut node.value else { return node };
+        let found = &mut self.found;
+        let mut refused = |at: Place, what: &str| {
+            let text = format!("{what} cannot be set by a repository: set it in your own configuration");
+            found.push(Problem { at, text });
         };
-        let cwd = std::env::current_dir().ok();
-        let repo = cwd.as_deref().and_then(repository);
+        entries.retain_mut(|entry| match (entry.key.as_str(), &mut entry.node.value) {
+            (key, _) if PERSONAL_KEYS.contains(&key) => {
+                refused(entry.at, key);
+                false
+            }
+            ("tools", Value::Map(groups)) => {
+                for group in groups {
+                    let Value::Map(settings) = &mut group.node.value else { continue };
+                    settings.retain(|setting| {
+                        let is_personal = setting.key == "visibility";
+                        if is_personal {
+                            refused(setting.at, &format!("tools.{}.visibility", group.key));
+                        }
+                        !is_personal
+                    });
+                }
+                true
+            }
+            ("models", Value::Map(models)) => {
+                for model in models {
+                    for setting in model.node.entries().iter().filter(|setting| setting.key == "base_url") {
+                        // Whoever chooses the address gets the key.
+                        refused(setting.at, &format!("models.{}.base_url", model.key));
+                    }
+                }
+                true
+            }
+            _ => true,
+        });
+        node
+    }
+
+    /// Lays the `SESS_*` variables over the files, and reads what it all means.
+    fn meaning(&mut self) -> anyhow::Result<(file::File, Option<Team>)> {
+        self.variables()?;
+        if !self.found.is_empty() {
+            return Err(self.problems());
+        }
+        let read: Result<file::File, _> = de::read(&self.document);
+        let read = read.and_then(|file| {
+            let team = team::build(&self.document, &file, self.places.user_home.as_deref())?;
+            Ok((file, team))
+        });
+        read.map_err(|found| {
+            self.found = found;
+            self.problems()
+        })
+    }
+
+    fn problems(&mut self) -> anyhow::Error {
+        let found = std::mem::take(&mut self.found);
+        let origins = &self.document.origins;
+        for file in &mut self.files {
+            let is_bad = |problem: &Problem| {
+                let name = origins.get(problem.at.origin).map(|origin| origin.name.as_str());
+                name.is_some_and(|name| std::path::absolute(name).is_ok_and(|path| path == file.path))
+            };
+            if found.iter().any(is_bad) {
+                file.state = "not valid";
+            }
+        }
+        Problems { origins: origins.clone(), found }.into()
+    }
+
+    fn variables(&mut self) -> anyhow::Result<()> {
+        for (variable, group, key) in [
+            ("SESS_PLANS_DIR", "plans", "dir"),
+            ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days"),
+            ("SESS_PLANS_ON_APPROVE", "plans", "on_approve"),
+            ("SESS_TOOLS_CONTEXT_VISIBILITY", "tools.context", "visibility"),
+        ] {
+            let Some(text) = get(self.env, variable) else { continue };
+            let value = match key {
+                "keep_days" => {
+                    let days: Result<u32, _> = text.parse();
+                    let expected = || anyhow!("{variable} is \"{text}\": expected a number of days");
+                    Value::Int(days.map_err(|_| expected())?.into())
+                }
+                "visibility" if !matches!(text, "agent" | "all") => {
+                    bail!("{variable} is \"{text}\": expected agent or all")
+                }
+                _ => Value::Text(text.to_owned()),
+            };
+            let origin = self.document.origins.len();
+            let dir = self.places.cwd.clone().unwrap_or_default();
+            self.document.origins.push(Origin { name: variable.to_owned(), dir });
+            self.document.set(group, key, Place { origin, line: 0, column: 0 }, value);
+        }
+        Ok(())
+    }
+
+    fn settings(&self, file: &file::File) -> Settings {
+        let places = self.places;
+        let repo = places.cwd.as_deref().and_then(repository);
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let settings = Settings {
-            home,
-            plans_dir: get("SESS_PLANS_DIR").map(PathBuf::from).or(file.plans.dir).map(|dir| {
-                let expanded = match (dir.strip_prefix("~"), &user_home) {
+        Settings {
+            home: places.home.clone(),
+            plans_dir: file.plans.dir.as_ref().map(|dir| {
+                let dir = PathBuf::from(dir);
+                let expanded = match (dir.strip_prefix("~"), &places.user_home) {
                     (Ok(rest), Some(home)) => home.join(rest),
                     _ => dir,
                 };
                 std::path::absolute(&expanded).unwrap_or(expanded)
             }),
-            plans_keep_days: keep_days,
-            context_visibility: visibility,
-            cwd: cwd.as_deref().map(text),
+            plans_keep_days: file.plans.keep_days.unwrap_or(PLANS_KEEP_DAYS),
+            context_visibility: match file.tools.context.visibility {
+                None | Some(file::Visibility::All) => ContextVisibility::All,
+                Some(file::Visibility::Agent) => ContextVisibility::Agent,
+            },
+            cwd: places.cwd.as_deref().map(text),
             repo: repo.as_deref().map(text),
             now,
             random,
-        };
-        Ok(Self { settings, env })
+        }
     }
 }
 
-fn read_file(path: &Path) -> anyhow::Result<File> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    if text.trim().is_empty() {
-        return Ok(File::default());
+/// Whose word a file is.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The person wrote it, or named it.
+    Person,
+    Repository,
+}
+
+/// Reads a configuration file; `path` stands in what is said about it.
+pub fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let cannot = || format!("cannot read the configuration {}", path.display());
+    // A pipe would be waited for, and a device has no end.
+    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(no_wait).open(path).with_context(cannot)?;
+    if !file.metadata().with_context(cannot)?.is_file() {
+        bail!("{}: it is not a regular file", cannot());
     }
-    serde_saphyr::from_str(&text).map_err(|error| {
-        // One sentence with the line; the drawing around it would be out of place in an editor's log.
-        let reason = error.without_snippet();
-        anyhow!("the configuration {} is not valid: {reason}", path.display())
-    })
+    let mut bytes = Vec::new();
+    // One byte more tells a file that is too large from one that just fits.
+    file.take(yaml::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    Ok(bytes)
 }
 
 /// Returns the nearest directory above that is a git repository.

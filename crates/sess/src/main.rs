@@ -13,6 +13,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::{
     cli::{Cli, Command},
+    config::{Choice, Config},
     output::{Output, Usage},
 };
 
@@ -57,10 +58,33 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Some(Command::Man { command }) => return commands::man::run(output, command.as_deref()),
+        Some(Command::Config(cli::Config::Schema)) => {
+            commands::config::schema(output)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         _ => {}
     }
-    let config = config::Config::load(cli.config.as_deref()).map_err(|error| Usage(format!("{error:#}")))?;
-    let context = commands::Context::new(config, cli.session, cli.no_redact);
+    // A file that is named to be checked is the configuration; then it counts as the person's own word.
+    let named = match &cli.command {
+        Some(Command::Config(cli::Config::Check { file: Some(file) })) => Some(file.as_path()),
+        _ => cli.config.as_deref(),
+    };
+    let usage = |error: anyhow::Error| Usage(format!("{error:#}"));
+    let (config, problem) = Config::load(Choice::Usual(named)).map_err(usage)?;
+    let helps = matches!(
+        cli.command,
+        Some(Command::Doctor(_) | Command::Config(cli::Config::Check { .. } | cli::Config::Trust { .. }))
+    );
+    match problem {
+        Some(problem) if !helps => return Err(usage(problem).into()),
+        _ => {}
+    }
+    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_))) {
+        for notice in &config.notices {
+            output.notice(notice);
+        }
+    }
+    let context = commands::Context::new(config, problem.map(usage), cli.session, cli.no_redact);
     let outcome = commands::run(&context, output, cli.command).await;
     context.app.finish().await;
     outcome

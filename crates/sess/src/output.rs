@@ -107,6 +107,12 @@ impl Output {
         let _gone = writeln!(io::stderr(), "{text}");
     }
 
+    /// Says what the person should know, and what stops nothing.
+    pub fn notice(&self, text: &str) {
+        let label = Style::new().for_stderr().yellow().apply_to("notice:");
+        self.say(&format!("{label} {}", visible(text)));
+    }
+
     /// Prints rows in columns; in a terminal the column `yielding` gives way when they are too wide.
     pub fn table(&self, header: &[&str], yielding: usize, rows: &[Vec<String>]) -> anyhow::Result<()> {
         let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
@@ -159,7 +165,7 @@ impl Output {
 pub struct ReaderGone;
 
 /// A problem with how the command was called.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 

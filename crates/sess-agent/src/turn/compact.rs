@@ -42,7 +42,7 @@ pub(super) async fn summary(
             _ => messages.push(question),
         }
         // Providers want to know the tools that the calls in the messages are of.
-        let request = Request { system: INSTRUCTION.to_owned(), messages, tools: request.tools.clone() };
+        let request = Request { system: INSTRUCTION.to_owned(), messages, ..request.clone() };
         match model.reply(&request, &mut |_| {}, interrupt).await {
             Ok(reply) => {
                 add(&mut usage, &reply.usage);

@@ -25,7 +25,7 @@ const NETWORK_FILE_SYSTEMS: [(u64, &str); 4] =
 #[derive(Serialize)]
 struct Check {
     name: &'static str,
-    /// `ok`, `warning`, `damaged`, or `failed` when there was no looking.
+    /// `ok`, `warning`, `damaged`, `invalid`, or `failed` when there was no looking.
     outcome: &'static str,
     detail: String,
 }
@@ -35,7 +35,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
         return salvage(context, output, &target).await;
     }
     let home = context.home()?;
-    let mut checks = vec![check_home(home), check_sqlite()];
+    let mut checks = vec![check_home(home), check_config(context), check_sqlite()];
     checks.extend(check_file_system(home));
     checks.push(check_sandbox(context));
     if home.join("sess.db").symlink_metadata().is_ok() {
@@ -65,9 +65,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
         });
     }
     let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
-    let (is_damaged, has_failed) = (has("damaged"), has("failed"));
+    let (is_damaged, has_failed, is_invalid) = (has("damaged"), has("failed"), has("invalid"));
     if output.json {
-        output.data(&json!({ "healthy": !is_damaged && !has_failed, "checks": checks }))?;
+        output.data(&json!({ "healthy": !is_damaged && !has_failed && !is_invalid, "checks": checks }))?;
     } else {
         for check in &checks {
             let style = match check.outcome {
@@ -90,10 +90,11 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             );
         }
     }
-    Ok(ExitCode::from(match (is_damaged, has_failed) {
-        (true, _) => 1,
-        (false, true) => 6,
-        (false, false) => 0,
+    Ok(ExitCode::from(match (is_damaged, has_failed, is_invalid) {
+        (true, _, _) => 1,
+        (false, true, _) => 6,
+        (false, false, true) => 2,
+        (false, false, false) => 0,
     }))
 }
 
@@ -129,6 +130,20 @@ fn check_home(home: &Path) -> Check {
         Ok(_) => ("ok", shown.to_string()),
     };
     Check { name: "data", outcome, detail }
+}
+
+fn check_config(context: &Context) -> Check {
+    let config = &context.config;
+    let (outcome, detail) = match (&config.problem, config.notices.first()) {
+        (Some(problem), _) => ("invalid", problem.to_string()),
+        (None, Some(notice)) => ("warning", notice.clone()),
+        (None, None) => {
+            let used = config.files.iter().filter(|file| file.state == "used");
+            let used: Vec<String> = used.map(|file| file.path.display().to_string()).collect();
+            ("ok", if used.is_empty() { "no file".to_owned() } else { used.join(", ") })
+        }
+    };
+    Check { name: "config", outcome, detail }
 }
 
 fn check_sqlite() -> Check {

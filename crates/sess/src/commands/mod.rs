@@ -1,5 +1,6 @@
 //! One file a command; here is what they share.
 
+pub mod config;
 pub mod confined;
 pub mod demo;
 pub mod doctor;
@@ -18,11 +19,11 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
-use sess_core::session::Session;
+use sess_core::{agent::Team, session::Session};
 
 use crate::{
     cli::Command,
-    config::Config,
+    config::{Config, ConfigFile, Document},
     output::{Output, Usage},
 };
 
@@ -36,16 +37,29 @@ pub struct Context {
     /// Whose call it would be if a tool were called from here.
     pub tool_caller: Caller,
     pub redaction: Redaction,
+    pub config: Loaded,
+}
+
+/// What came of reading the configuration, beside the settings.
+pub struct Loaded {
+    pub team: Option<Team>,
+    pub document: Document,
+    pub files: Vec<ConfigFile>,
+    pub notices: Vec<String>,
+    /// What is wrong with it. Then the settings are those of no configuration.
+    pub problem: Option<Usage>,
 }
 
 impl Context {
-    pub fn new(config: Config, session: Option<String>, no_redact: bool) -> Self {
-        let app = App::new(config.settings);
+    pub fn new(config: Config, problem: Option<Usage>, session: Option<String>, no_redact: bool) -> Self {
+        let app = App::new(config.settings.clone());
         let signals = Signals { explicit: session.clone(), env: config.env.clone(), ..Signals::default() };
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        Self { app, env: config.env, session, caller, tool_caller, redaction }
+        let Config { env, team, document, files, notices, .. } = config;
+        let config = Loaded { team, document, files, notices, problem };
+        Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
     /// Returns the data directory; without one there is nothing that a person could ask about.
@@ -62,7 +76,7 @@ impl Context {
 pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {
     let app = &context.app;
     let is_tool = matches!(command, Some(Command::Mcp(_) | Command::Tool(_)));
-    if !is_tool && !matches!(command, Some(Command::Demo | Command::Whoami)) {
+    if !is_tool && !matches!(command, Some(Command::Demo | Command::Whoami | Command::Config(_))) {
         // Tools say in the words of their contract that there is no store; a person is told what to do.
         context.home()?;
     }
@@ -99,6 +113,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
+        Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,
         Some(Command::Completions { .. } | Command::Man { .. } | Command::Confined(_)) => {
             unreachable!("answered before anything is opened")

@@ -11,14 +11,17 @@ fn refused(text: &str, said: &str) {
 
 #[test]
 fn a_mistake_is_named_with_its_place() {
-    refused("plans:\n  keep_days: 3\n  dri: x\n", "the configuration c.yaml is not valid: ");
-    refused("plans:\n  keep_days: 3\n  dri: x\n", "unknown field `dri`, expected one of dir, keep_days");
-    refused("plans:\n  keep_days: 3\n  dri: x\n", "line 3");
-    refused("plan: {}\n", "unknown field `plan`, expected one of plans, tools");
-    refused("plans: {keep_days: many}\n", "line 1");
-    refused("plans: {keep_days: -1}\n", "line 1");
-    refused("plans: [\n", "the configuration c.yaml is not valid");
-    refused("tools: {context: {visibility: some}}\n", "is \"some\": expected agent or all");
+    refused(
+        "plans:\n  keep_days: 3\n  dri: x\n",
+        "c.yaml:3:3: unknown key \"dri\" in plans: did you mean \"dir\"?",
+    );
+    refused("plan: {}\n", "c.yaml:1:1: unknown key \"plan\": did you mean \"plans\"?");
+    refused("plans: {keep_days: many}\n", "c.yaml:1:20: plans.keep_days: expected a whole number, 0 or more");
+    refused("plans: [\n", "c.yaml:1:8: not valid YAML: unclosed bracket '['");
+    refused(
+        "tools: {context: {visibility: some}}\n",
+        "c.yaml:1:31: tools.context.visibility: \"some\" is not known here: expected agent or all",
+    );
     let world = World::new();
     world.fails(
         ["--config", "absent.yaml", "list"],
@@ -29,6 +32,13 @@ fn a_mistake_is_named_with_its_place() {
     world
         .run_env(&[("SESS_TOOLS_CONTEXT_VISIBILITY", "x")], ["list"])
         .fails(2, "SESS_TOOLS_CONTEXT_VISIBILITY");
+    world
+        .run_env(&[("SESS_PLANS_ON_APPROVE", "nobody"), ("SESS_CONFIG", "a.yaml")], ["list"])
+        .fails(2, "cannot read the configuration a.yaml");
+    world.write("a.yaml", "agents: {root: {model: openai/x}}");
+    world
+        .run_env(&[("SESS_PLANS_ON_APPROVE", "nobody"), ("SESS_CONFIG", "a.yaml")], ["list"])
+        .fails(2, "SESS_PLANS_ON_APPROVE: plans.on_approve: there is no agent \"nobody\": expected root");
     // What answers without it does not read it.
     world.write("c.yaml", "nonsense: 1");
     assert_eq!(world.run(["--config", "c.yaml", "completions", "bash"]).code, 0);

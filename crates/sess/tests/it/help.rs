@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "demo",
     "mcp",
     "list",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 19] = [
     "export",
     "whoami",
     "doctor",
+    "config",
     "tool",
     "completions",
     "man",
@@ -46,6 +47,9 @@ fn every_command_explains_itself() {
     }
     for plan in ["show", "write", "edit", "log", "diff", "approve", "request-changes", "done", "export"] {
         assert!(world.ok(["plan", plan, "--help"]).contains(&format!("Usage: sess plan {plan}")));
+    }
+    for config in ["check", "show", "schema", "trust"] {
+        assert!(world.ok(["config", config, "--help"]).contains(&format!("Usage: sess config {config}")));
     }
     assert!(help.contains("Exit codes: 0 done, 1 failed, 2 usage, 3 not found or wrong state"), "{help}");
     assert_eq!(world.ok(["--version"]), concat!("sess ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -4,6 +4,7 @@
 mod agents;
 mod bad_stores;
 mod config;
+mod config_files;
 mod events;
 mod help;
 mod mcp;

@@ -1,0 +1,515 @@
+//! The configuration as it is written. Doc comments here are the descriptions in the JSON Schema.
+//!
+//! What the words in it mean together is settled in `team`.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// The configuration of `sess`: agents, models, permissions and settings.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Intersession configuration")]
+pub struct File {
+    /// The agents, by name.
+    pub agents: Agents,
+    /// Models that agents name; an agent can also name one inline, as provider/model.
+    pub models: Entries<Model>,
+    /// Which tools may act without asking. Not in a repository's sess.yaml.
+    pub permissions: Permissions,
+    /// Where plans are kept, how long, and who executes them.
+    pub plans: Plans,
+    /// Settings of the tools that agents call.
+    pub tools: Tools,
+}
+
+/// A map in the order in which it was written.
+#[derive(Debug)]
+pub struct Entries<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Entries<T> {
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_str())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn schema_name() -> Cow<'static, str> {
+        BTreeMap::<String, T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, T>::json_schema(generator)
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+/// Agents by name; `defaults` holds what all of them share, `list` is another way to write them.
+#[derive(Debug, Default)]
+pub struct Agents {
+    pub defaults: Option<Agent>,
+    pub list: Option<Vec<Agent>>,
+    pub named: Vec<(String, Agent)>,
+}
+
+impl<'de> Deserialize<'de> for Agents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EitherForm;
+
+        impl<'de> Visitor<'de> for EitherForm {
+            type Value = Agents;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of agents")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut agents = Agents::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "defaults" => agents.defaults = map.next_value()?,
+                        "list" => agents.list = map.next_value()?,
+                        _ => {
+                            let agent: Option<Agent> = map.next_value()?;
+                            agents.named.push((name, agent.unwrap_or_default()));
+                        }
+                    }
+                }
+                Ok(agents)
+            }
+        }
+
+        deserializer.deserialize_map(EitherForm)
+    }
+}
+
+impl JsonSchema for Agents {
+    fn schema_name() -> Cow<'static, str> {
+        "Agents".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let agent = generator.subschema_for::<Agent>();
+        schemars::json_schema!({
+            "description": "Agents by name; `defaults` holds what all of them share, `list` is another way to \
+                            write them.",
+            "type": "object",
+            "properties": {
+                "defaults": agent,
+                "list": { "type": "array", "items": agent },
+            },
+            "propertyNames": { "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$" },
+            "additionalProperties": agent,
+        })
+    }
+}
+
+/// One agent: a model, what it is told, and what it may use.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agent {
+    /// The agent's name. Only in `agents.list`; elsewhere the key is the name.
+    pub id: Option<String>,
+    /// The same as `id`.
+    pub name: Option<String>,
+    /// A name from `models`, or provider/model: anthropic/claude-sonnet-4-5, openai/gpt-5,
+    /// scripted/replies.yaml.
+    pub model: Option<String>,
+    /// What it is for, in one line; other agents read it before they hand over.
+    pub description: Option<String>,
+    /// What the model is told before anything else.
+    pub instruction: Option<String>,
+    /// The groups of tools it is given.
+    pub toolsets: Option<Vec<Toolset>>,
+    /// Words that begin a message with a slash.
+    pub commands: Option<Entries<Command>>,
+    /// Agents that it may hand the session to. They may hand it back.
+    pub handoffs: Option<Vec<String>>,
+    /// Agents that it may give a task, each in a session of its own.
+    pub sub_agents: Option<Vec<String>>,
+    /// Confines its tools: true, or what they may reach. false is the same as nothing.
+    pub sandbox: Option<Sandbox>,
+    /// How far one run may go.
+    pub limits: Option<Limits>,
+}
+
+/// A group of tools.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Toolset {
+    /// Which group.
+    #[serde(rename = "type")]
+    pub kind: ToolsetType,
+    /// Only these of its tools; all when not given.
+    pub tools: Option<Vec<String>>,
+    /// filesystem: reading only.
+    pub readonly: Option<bool>,
+    /// shell: the seconds after which a command is ended.
+    #[schemars(range(min = 1))]
+    pub timeout: Option<u32>,
+    /// mcp: the program that is started as a server on its standard input and output.
+    pub command: Option<String>,
+    /// mcp: the program's arguments.
+    pub args: Option<Vec<String>>,
+    /// mcp: variables of the program's environment.
+    pub env: Option<Entries<String>>,
+    /// mcp: the address of a server that is reached over HTTP.
+    pub url: Option<String>,
+    /// mcp: headers of every request to it.
+    pub headers: Option<Entries<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolsetType {
+    /// Draft, read and finish this session's plan.
+    SessionPlan,
+    /// List and read earlier sessions.
+    SessionContext,
+    /// Read and change files in the workspace.
+    Filesystem,
+    /// Run commands.
+    Shell,
+    /// Ask the person.
+    UserPrompt,
+    /// The tools of an outside MCP server.
+    Mcp,
+}
+
+/// A word that begins a message with a slash: what the agent is told, or more.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum Command {
+    /// What the agent is told; ${args} stands for the rest of the line.
+    Instruction(String),
+    Full(FullCommand),
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FullCommand {
+    /// What it does, in one line.
+    pub description: Option<String>,
+    /// What the agent is told; ${args} stands for the rest of the line.
+    pub instruction: Option<String>,
+    /// The agent that the session is switched to.
+    pub agent: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        either(deserializer, "an instruction, or a map of description, instruction and agent").and_then(
+            |found| match found {
+                Either::Scalar(Scalar::Text(text)) => Ok(Self::Instruction(text)),
+                Either::Map(full) => Ok(Self::Full(full)),
+                Either::Scalar(_) => Err(D::Error::custom(
+                    "expected an instruction, or a map of description, instruction and agent",
+                )),
+            },
+        )
+    }
+}
+
+/// Confines an agent's tools.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum Sandbox {
+    /// true: writes in the workspace alone, no network. false: not confined.
+    Switch(bool),
+    Reach(Reach),
+}
+
+/// What a confined agent's tools may reach beside the workspace.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reach {
+    /// Whether they reach the network; false when not given.
+    pub network: Option<bool>,
+    /// Directories that they may write; ~ is your home, others begin at this file's directory.
+    pub write: Option<Vec<String>>,
+    /// Directories that they may read.
+    pub read: Option<Vec<String>>,
+    /// Which sessions its session tools show.
+    #[serde(rename = "sessionToolsVisibility")]
+    pub session_tools_visibility: Option<SessionTools>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionTools {
+    /// Its own session and what that started.
+    Spawned,
+    /// Whatever it would see without a sandbox.
+    All,
+}
+
+impl<'de> Deserialize<'de> for Sandbox {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "true, false, or a map of network, write, read and sessionToolsVisibility";
+        either(deserializer, expected).and_then(|found| match found {
+            Either::Scalar(Scalar::Bool(switch)) => Ok(Self::Switch(switch)),
+            Either::Map(reach) => Ok(Self::Reach(reach)),
+            Either::Scalar(_) => Err(D::Error::custom(format!("expected {expected}"))),
+        })
+    }
+}
+
+/// How far one run may go. What is not given comes from agents.defaults.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// How often the model is asked; 100 when not given.
+    #[schemars(range(min = 1))]
+    pub turns: Option<u32>,
+    /// Tokens in and out, of all calls.
+    #[schemars(range(min = 1))]
+    pub tokens: Option<u64>,
+    /// What it may cost, in the currency of `price`.
+    pub cost: Option<f64>,
+    /// How long it may take.
+    #[schemars(range(min = 1))]
+    pub seconds: Option<u64>,
+}
+
+/// A model, and how it is reached.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Whose interface it speaks.
+    pub provider: Provider,
+    /// How the provider calls it; for `scripted`, the file of replies, from this file's directory.
+    pub model: String,
+    /// openai: Chat Completions (chat, when not given) or Responses.
+    pub api: Option<Api>,
+    /// Where it is; OPENAI_BASE_URL, ANTHROPIC_BASE_URL or the provider's own when not given.
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key; OPENAI_API_KEY or ANTHROPIC_API_KEY when not given.
+    pub token_key: Option<String>,
+    /// The most tokens of one answer.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u32>,
+    /// How freely it chooses words, 0 to 2.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// How much it thinks first: false, true (medium), low, medium, high, or a number of tokens.
+    pub thinking: Option<Thinking>,
+    /// How many tokens it takes in; older messages are summed up before it is full.
+    #[schemars(range(min = 1))]
+    pub context_window: Option<u32>,
+    /// What a million tokens cost; for limits.cost and the cost line.
+    pub price: Option<Price>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// OpenAI, and what speaks like it.
+    #[serde(rename = "openai")]
+    OpenAi,
+    Anthropic,
+    /// Prepared replies from a file.
+    Scripted,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// Chat Completions.
+    Chat,
+    /// Responses.
+    Responses,
+}
+
+/// How much a model thinks first.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum Thinking {
+    /// true is medium.
+    Switch(bool),
+    /// At most this many tokens; 0 is none.
+    Tokens(u32),
+    Effort(Effort),
+}
+
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub enum Effort {
+    Low,
+    Medium,
+    High,
+}
+
+impl<'de> Deserialize<'de> for Thinking {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "true, false, low, medium, high or a number of tokens";
+        let wrong = || D::Error::custom(format!("expected {expected}"));
+        match either::<D, Nothing>(deserializer, expected)? {
+            Either::Scalar(Scalar::Bool(switch)) => Ok(Self::Switch(switch)),
+            Either::Scalar(Scalar::Whole(tokens)) => {
+                u32::try_from(tokens).map(Self::Tokens).map_err(|_| wrong())
+            }
+            Either::Scalar(Scalar::Text(text)) => match text.as_str() {
+                "low" => Ok(Self::Effort(Effort::Low)),
+                "medium" => Ok(Self::Effort(Effort::Medium)),
+                "high" => Ok(Self::Effort(Effort::High)),
+                _ => Err(wrong()),
+            },
+            Either::Map(Nothing {}) => Err(wrong()),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Nothing {}
+
+/// What a million tokens cost. What is not given costs nothing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Price {
+    /// Tokens that the model takes in.
+    pub input: f64,
+    /// Tokens that it writes.
+    pub output: f64,
+    /// Tokens that it takes in from its cache.
+    pub cache_read: f64,
+    /// Tokens that it puts into its cache.
+    pub cache_write: f64,
+}
+
+/// Rules of the form tool, or tool:argument=pattern, with * for any text. deny comes before ask before allow.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Permissions {
+    /// What may act without asking.
+    pub allow: Vec<String>,
+    /// What is asked about, even if allow has it.
+    pub ask: Vec<String>,
+    /// What may never act.
+    pub deny: Vec<String>,
+}
+
+/// Settings of plans.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plans {
+    /// Where plan files are. SESS_PLANS_DIR.
+    pub dir: Option<String>,
+    /// The days after which an unused plan file is removed; 0 keeps all, 30 when not given.
+    /// SESS_PLANS_KEEP_DAYS.
+    pub keep_days: Option<u32>,
+    /// The agent that executes an approved plan. SESS_PLANS_ON_APPROVE.
+    pub on_approve: Option<String>,
+}
+
+/// Settings of tools.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tools {
+    /// list_sessions and read_session.
+    pub context: ContextTools,
+}
+
+/// Settings of list_sessions and read_session.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContextTools {
+    /// Which sessions an agent sees; all when not given. SESS_TOOLS_CONTEXT_VISIBILITY. Not in a repository's
+    /// sess.yaml.
+    pub visibility: Option<Visibility>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// Those of the same agent.
+    Agent,
+    /// Every one.
+    All,
+}
+
+/// A value that has a short form.
+enum Either<T> {
+    Scalar(Scalar),
+    Map(T),
+}
+
+enum Scalar {
+    Bool(bool),
+    Whole(u64),
+    Text(String),
+}
+
+/// Reads a value that is a scalar or a map. Unlike an untagged enum it keeps the places of mistakes inside.
+fn either<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<Either<T>, D::Error> {
+    struct Both<T>(&'static str, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Both<T> {
+        type Value = Either<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+            Ok(Either::Scalar(Scalar::Bool(value)))
+        }
+
+        fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+            Ok(Either::Scalar(Scalar::Whole(value)))
+        }
+
+        fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+            Ok(Either::Scalar(Scalar::Text(value.to_owned())))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Either::Map)
+        }
+    }
+
+    deserializer.deserialize_any(Both(expected, PhantomData))
+}
