@@ -94,10 +94,10 @@ impl Part {
         self.size_bytes += match &item.what {
             Happening::Message(message) => message.body.len(),
             Happening::PlanUpdated { content, .. } => content.len(),
+            Happening::RunState { error, .. } => error.as_ref().map_or(0, String::len),
             Happening::SessionCreated { .. }
             | Happening::SessionChanged { .. }
             | Happening::PlanState { .. }
-            | Happening::RunState { .. }
             | Happening::Damaged { .. } => 0,
         };
         if self.size_bytes > messages::PAGE_SIZE_BYTES_MAX {
