@@ -35,6 +35,9 @@ const KEY_SIZE_BYTES_MAX: usize = 200;
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;
 
+/// How long a call waits for another one to finish with the plan directory.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// How long the sweep leaves the plan directory to others, after each plan.
 const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -638,8 +641,12 @@ fn fingerprint(session: &SessionId, content: &str) -> String {
 async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done?),
-        Err(error) => Err(Error::Unavailable(format!("the plan could not be written: {error}"))),
+    match tokio::time::timeout(LOCK_WAIT_MAX, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(done)) => Ok(done?),
+        Ok(Err(error)) => Err(Error::Unavailable(format!("the plan could not be written: {error}"))),
+        // The thread gives the lock back as soon as it gets it.
+        Err(_) => Err(Error::Unavailable(
+            "cannot lock the plan directory: another process keeps it locked; try again".to_owned(),
+        )),
     }
 }

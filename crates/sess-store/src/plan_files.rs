@@ -9,15 +9,11 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{fd::OwnedFd, unix::fs::DirBuilderExt as _},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sess_core::{SessionId, Timestamp, plan};
 
-/// How long a writer waits for another one to finish.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-const LOCK_STEP: Duration = Duration::from_millis(2);
 const LOCK_NAME: &str = ".lock";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
@@ -102,10 +98,12 @@ impl PlanFiles {
         })
     }
 
-    /// Makes the directory when it is missing, and waits for the right to change it.
+    /// Makes the directory when it is missing, and waits for the right to change it,
+    /// however long that takes: on a thread that may block.
     pub fn lock(&self) -> Result<LockedDir, FileError> {
         let (handle, lock) = self.open_lock()?;
-        wait_for(&lock).map_err(|error| self.dir_error("lock", &error))?;
+        // In the kernel's queue: looking again and again would lose to whoever comes back at once.
+        lock.lock().map_err(|error| self.dir_error("lock", &error))?;
         Ok(LockedDir { files: self.clone(), handle, _lock: lock })
     }
 
@@ -316,24 +314,6 @@ fn read_at(dir: &OwnedFd, name: &str) -> io::Result<Option<String>> {
         return Err(io::Error::other(format!("it is larger than {} bytes", plan::SIZE_BYTES_MAX)));
     }
     String::from_utf8(bytes).map(Some).map_err(|_| io::Error::other("it is not valid UTF-8"))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file lock cannot be awaited; callers are on a blocking thread"
-)]
-fn wait_for(lock: &File) -> io::Result<()> {
-    let give_up = Instant::now() + LOCK_WAIT_MAX;
-    loop {
-        match lock.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < give_up => std::thread::sleep(LOCK_STEP),
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another process keeps it locked; try again"));
-            }
-            Err(fs::TryLockError::Error(error)) => return Err(error),
-        }
-    }
 }
 
 /// Says what the system said, in the words people know.

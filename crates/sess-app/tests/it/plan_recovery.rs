@@ -202,7 +202,10 @@ fn readers_see_the_old_plan_or_the_new_one_and_writers_do_not_lose_each_other() 
     };
     let alone = |work: &mut dyn FnMut(&App, &tokio::runtime::Runtime)| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        work(&world.other_process(), &runtime);
+        let app = world.other_process();
+        work(&app, &runtime);
+        // As a process does before it ends.
+        runtime.block_on(app.finish());
     };
     let me = || world.app.caller(&Signals { explicit: Some("s".to_owned()), ..Signals::default() });
     alone(&mut |app, runtime| {
