@@ -188,7 +188,9 @@ impl Confinement {
             End::TimedOut => ToolOutput::error("the tool took too long"),
             End::Exited(_) => match serde_json::from_str::<FileAnswer>(&kept.text()) {
                 Ok(FileAnswer { text, is_error }) => ToolOutput { text, is_error },
-                Err(_) => ToolOutput::error(format!("the confined tool gave no answer: {}", complaint.trim())),
+                Err(_) => {
+                    ToolOutput::error(format!("the confined tool gave no answer: {}", complaint.trim()))
+                }
             },
         })
     }
@@ -294,7 +296,10 @@ impl std::fmt::Display for Abilities {
                 f.write_str(": agents can be confined, without namespaces")
             }
             (false, _) => {
-                write!(f, ": agents cannot be confined, which takes Landlock ABI {LANDLOCK_ABI_MIN} (Linux 6.7)")
+                write!(
+                    f,
+                    ": agents cannot be confined, which takes Landlock ABI {LANDLOCK_ABI_MIN} (Linux 6.7)"
+                )
             }
         }
     }

@@ -205,7 +205,8 @@ fn edit(root: &Root, args: Edit) -> Result<String, Refusal> {
 }
 
 fn definitions() -> Vec<ToolDef> {
-    let path = json!({ "type": "string", "description": "Relative to the workspace, or absolute inside it." });
+    let path =
+        json!({ "type": "string", "description": "Relative to the workspace, or absolute inside it." });
     let whole = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
     let text = |description: &str| json!({ "type": "string", "description": description });
     let flag = |description: &str| json!({ "type": "boolean", "description": description });

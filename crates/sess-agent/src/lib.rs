@@ -8,5 +8,6 @@ pub mod tool;
 
 pub mod confine;
 pub mod files;
+pub mod mcp;
 mod process;
 pub mod shell;

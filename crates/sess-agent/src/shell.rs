@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn commands_see_no_keys() {
-        let env = ["PATH", "LANG", "SESS_HOME", "SESS_TOKEN", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "aws_secret_x"];
+        let env =
+            ["PATH", "LANG", "SESS_HOME", "SESS_TOKEN", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "aws_secret_x"];
         let env = env.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
         let left: Vec<String> = without_secrets(env).into_iter().map(|(name, _)| name).collect();
         assert_eq!(left, ["PATH", "LANG"]);

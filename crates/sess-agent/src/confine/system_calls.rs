@@ -81,14 +81,10 @@ pub(super) fn restrict(policy: &Policy) -> Result<(), String> {
     deny(&mut rules, libc::SYS_socket, families);
     // The flags of clone are known here; those of clone3 are not, so that has to seem absent.
     let namespaces = u64::try_from(libc::CLONE_NEWUSER).unwrap_or_default();
-    let makes_user = SeccompCondition::new(
-        0,
-        SeccompCmpArgLen::Dword,
-        SeccompCmpOp::MaskedEq(namespaces),
-        namespaces,
-    )
-    .and_then(|condition| SeccompRule::new(vec![condition]))
-    .map_err(|error| told(&error))?;
+    let makes_user =
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(namespaces), namespaces)
+            .and_then(|condition| SeccompRule::new(vec![condition]))
+            .map_err(|error| told(&error))?;
     deny(&mut rules, libc::SYS_clone, vec![makes_user]);
     install(rules, libc::EPERM)?;
     let mut absent = Rules::new();
@@ -131,7 +127,6 @@ fn install(rules: Rules, errno: i32) -> Result<(), String> {
     let arch = TargetArch::try_from(ARCH).map_err(|error| error.to_string())?;
     let errno = u32::try_from(errno).unwrap_or_default();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno), arch);
-    let program: BpfProgram =
-        filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&program).map_err(|error| error.to_string())
 }

@@ -54,8 +54,7 @@ impl Root {
         };
         let real = fs::canonicalize(path).map_err(unusable)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir =
-            rustix::fs::open(&real, flags, Mode::empty()).map_err(|error| unusable(error.into()))?;
+        let dir = rustix::fs::open(&real, flags, Mode::empty()).map_err(|error| unusable(error.into()))?;
         Ok(Self { dir, names: [path.to_owned(), real] })
     }
 
@@ -196,9 +195,9 @@ impl Place {
     /// The name gets a new file: what a hard link of the same name held elsewhere stays as it was.
     pub fn put(&self, content: &[u8]) -> std::io::Result<()> {
         let (temp, file) = self.temp()?;
-        let outcome = self.fill(file, content).and_then(|()| {
-            Ok(rustix::fs::renameat(&self.dir, &temp, &self.dir, &self.name)?)
-        });
+        let outcome = self
+            .fill(file, content)
+            .and_then(|()| Ok(rustix::fs::renameat(&self.dir, &temp, &self.dir, &self.name)?));
         if outcome.is_err() {
             let _already_gone = rustix::fs::unlinkat(&self.dir, &temp, AtFlags::empty());
         }

@@ -52,7 +52,8 @@ pub(super) fn read(root: &Root, args: &Read, stop: &dyn Fn() -> bool) -> Result<
         if number < first {
             continue;
         }
-        if number >= first.saturating_add(limit) || answer.len() + line.len() > ANSWER_BYTES_MAX - NOTES_BYTES {
+        if number >= first.saturating_add(limit) || answer.len() + line.len() > ANSWER_BYTES_MAX - NOTES_BYTES
+        {
             is_whole = false;
             break;
         }
@@ -68,7 +69,10 @@ pub(super) fn read(root: &Root, args: &Read, stop: &dyn Fn() -> bool) -> Result<
     }
     if !is_whole {
         end_line(&mut answer);
-        answer.push_str(&format!("[lines {first} to {} of {size} bytes; go on with offset {number}]", number - 1));
+        answer.push_str(&format!(
+            "[lines {first} to {} of {size} bytes; go on with offset {number}]",
+            number - 1
+        ));
     }
     if is_lossy {
         end_line(&mut answer);
