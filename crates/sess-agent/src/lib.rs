@@ -5,6 +5,7 @@
 
 pub mod confine;
 pub mod files;
+pub mod mcp;
 pub mod model;
 mod process;
 pub mod shell;

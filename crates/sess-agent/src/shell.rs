@@ -168,9 +168,12 @@ pub fn without_secrets(mut env: Vec<(String, String)>) -> Vec<(String, String)> 
     const ENDS: [&str; 9] =
         ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_CREDENTIALS", "_PAT", "_DSN", "_AUTH"];
     const NAMES: [&str; 2] = ["PGPASSWORD", "DATABASE_URL"];
+    // Which store, and that an agent calls.
+    const KEPT: [&str; 2] = ["SESS_HOME", "SESS_SESSION"];
     env.retain(|(name, _)| {
         let name = name.to_ascii_uppercase();
-        !name.starts_with("SESS_")
+        let is_ours = name.starts_with("SESS_") && !KEPT.contains(&name.as_str());
+        !is_ours
             && !NAMES.contains(&name.as_str())
             && !ENDS.iter().any(|end| name.ends_with(end))
             && !name.contains("API_KEY")
@@ -185,10 +188,17 @@ mod tests {
 
     #[test]
     fn commands_see_no_keys() {
-        let env =
-            ["PATH", "LANG", "SESS_HOME", "SESS_TOKEN", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "aws_secret_x"];
+        let env = [
+            "PATH",
+            "LANG",
+            "SESS_SESSION",
+            "SESS_TOKEN",
+            "ANTHROPIC_API_KEY",
+            "GITHUB_TOKEN",
+            "aws_secret_x",
+        ];
         let env = env.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
         let left: Vec<String> = without_secrets(env).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(left, ["PATH", "LANG"]);
+        assert_eq!(left, ["PATH", "LANG", "SESS_SESSION"]);
     }
 }
