@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ struct State {
     recorded: Mutex<Vec<Recorded>>,
     /// How often each request met the fault of its reply.
     met: Mutex<HashMap<(usize, u64), u32>>,
+    connections: AtomicUsize,
 }
 
 /// One event of a stream.
@@ -67,7 +69,12 @@ impl Stub {
     pub async fn start_at(script: Script, port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.context("no port to listen on")?;
         let url = format!("http://{}", listener.local_addr()?);
-        let state = Arc::new(State { script, recorded: Mutex::default(), met: Mutex::default() });
+        let state = Arc::new(State {
+            script,
+            recorded: Mutex::default(),
+            met: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
         let task = tokio::spawn(accept(listener, Arc::clone(&state)));
         Ok(Self { url, state, task })
     }
@@ -75,6 +82,11 @@ impl Stub {
     /// Returns the requests so far, oldest first.
     pub fn requests(&self) -> Vec<Recorded> {
         locked(&self.state.recorded).clone()
+    }
+
+    /// Returns how many connections were made so far.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
     }
 
     /// Serves until the process ends.
@@ -101,6 +113,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
                 let state = Arc::clone(&state);
+                state.connections.fetch_add(1, Ordering::Relaxed);
                 // A caller that goes away in the middle is part of many a test.
                 connections.spawn(async move { drop(connection(stream, &state).await) });
             }
@@ -114,7 +127,7 @@ async fn connection(stream: TcpStream, state: &State) -> Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await? {
         let answer = state.answer(request);
-        tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
+        pause(answer.delay_ms).await;
         let mut wire = Wire { stream: stream.get_mut(), left: answer.stop_after };
         if wire.send(&answer).await.is_err() {
             if answer.hangs {
@@ -343,6 +356,13 @@ fn error_of(api: Api, status: u16, code: Option<&str>, message: &str) -> Value {
     }
 }
 
+/// A sleep of no time takes a millisecond, which a stream of many events would feel.
+async fn pause(ms: u64) {
+    if ms > 0 {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+}
+
 /// Writes, up to the byte where it is told to stop.
 struct Wire<'a> {
     stream: &'a mut TcpStream,
@@ -361,11 +381,11 @@ impl Wire<'_> {
         head.push_str("\r\n");
         self.write(head.as_bytes()).await?;
         for frame in &answer.frames {
-            tokio::time::sleep(Duration::from_millis(answer.frame_delay_ms)).await;
+            pause(answer.frame_delay_ms).await;
             self.frame(frame).await?;
         }
         while let Some(frame) = &answer.forever {
-            tokio::time::sleep(Duration::from_millis(answer.frame_delay_ms)).await;
+            pause(answer.frame_delay_ms).await;
             self.frame(frame).await?;
         }
         self.write(b"0\r\n\r\n").await
