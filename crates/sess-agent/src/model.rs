@@ -27,7 +27,7 @@ mod turns;
 pub use anthropic::MAX_TOKENS_DEFAULT;
 pub use draft::{CALLS_MAX, REPLY_BYTES_MAX};
 pub use endpoint::{Endpoint, Patience, Secret, endpoint_for, open, open_with};
-pub use http::STREAM_BYTES_MAX;
+pub use http::{STREAM_BYTES_MAX, http_client};
 
 /// A model behind an API, or a script in its place.
 #[async_trait]

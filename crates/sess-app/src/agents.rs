@@ -47,9 +47,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Opens a model; the binary knows addresses and keys.
 pub type OpenModel = dyn Fn(&ModelSpec) -> Result<Arc<dyn Model>, ModelError> + Send + Sync;
-/// Opens tools that touch the world, confined as told; the binary knows directories and programs.
-pub type OpenTools =
-    dyn Fn(&ToolsetKind, Option<&Sandbox>) -> std::result::Result<Arc<dyn Toolbox>, String> + Send + Sync;
+/// Opens tools that touch the world; the binary knows directories and programs.
+pub type OpenTools = dyn Fn(&WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> + Send + Sync;
+
+/// Which tools to open, for whom, and how they are confined.
+pub struct WorldTools<'a> {
+    pub kind: &'a ToolsetKind,
+    pub session: &'a SessionId,
+    pub sandbox: Option<&'a Sandbox>,
+}
 
 /// What it takes to run agents.
 pub struct AgentsSetup {

@@ -51,6 +51,12 @@ pub enum Command {
     /// Show plan and context end to end in a temporary store: no key, no network
     Demo,
 
+    /// Talk to the agents of the configuration: draft a plan, review it, have it executed
+    ///
+    /// A first word that is a YAML file is the configuration; the rest is the message. Without a terminal, or
+    /// with --exec, that one message is answered and nothing is asked.
+    Run(Run),
+
     /// Serve the tools to an agent over MCP, on standard input and output
     Mcp(Mcp),
 
@@ -132,6 +138,25 @@ pub struct Confined {
     /// The program and its arguments
     #[arg(last = true)]
     pub program: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The configuration, if it is a YAML file that exists; then the message
+    #[arg(value_name = "FILE or MESSAGE")]
+    pub words: Vec<String>,
+
+    /// Talk to this agent; otherwise root, else the first
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+
+    /// Answer one message and exit by its outcome: 0 done, 1 failed, 124 out of time, 130 cancelled
+    #[arg(long)]
+    pub exec: bool,
+
+    /// Let tools act without asking, except where a rule denies it; never approves a plan
+    #[arg(long)]
+    pub yolo: bool,
 }
 
 #[derive(Debug, Args)]

@@ -67,6 +67,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
     // A file that is named to be checked is the configuration; then it counts as the person's own word.
     let named = match &cli.command {
         Some(Command::Config(cli::Config::Check { file: Some(file) })) => Some(file.as_path()),
+        Some(Command::Run(args)) => commands::run::named_file(args).or(cli.config.as_deref()),
         _ => cli.config.as_deref(),
     };
     let usage = |error: anyhow::Error| Usage(format!("{error:#}"));

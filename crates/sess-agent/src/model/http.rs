@@ -124,18 +124,7 @@ impl Link {
             Some(port) => format!("{}:{port}", parsed.host_str().unwrap_or_default()),
             None => parsed.host_str().unwrap_or_default().to_owned(),
         };
-        let mut client = reqwest::Client::builder()
-            .user_agent(concat!("intersession/", env!("CARGO_PKG_VERSION")))
-            // A key must not follow a redirect to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .tls_backend_preconfigured(tls(parsed.scheme())?);
-        if is_loopback(&parsed) {
-            client = client.no_proxy();
-        }
-        let client = client
-            .build()
-            .map_err(|error| ModelError::Refused(format!("no HTTP client can be made: {}", cause(&error))))?;
+        let client = client_for(&parsed)?;
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let token_key = token_key.to_owned();
         Ok(Self { client, url: parsed, headers, host, token, token_key, patience })
@@ -461,6 +450,25 @@ fn cause(error: &dyn std::error::Error) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+/// Makes the one kind of HTTP client there is here, for what is behind `url`.
+pub fn http_client(url: &str) -> Result<reqwest::Client, ModelError> {
+    let parsed = reqwest::Url::parse(url);
+    client_for(&parsed.map_err(|error| ModelError::Refused(format!("{url} is no address: {error}")))?)
+}
+
+fn client_for(url: &reqwest::Url) -> Result<reqwest::Client, ModelError> {
+    let mut client = reqwest::Client::builder()
+        .user_agent(concat!("intersession/", env!("CARGO_PKG_VERSION")))
+        // A key must not follow a redirect to another host.
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT)
+        .tls_backend_preconfigured(tls(url.scheme())?);
+    if is_loopback(url) {
+        client = client.no_proxy();
+    }
+    client.build().map_err(|error| ModelError::Refused(format!("no HTTP client can be made: {}", cause(&error))))
 }
 
 fn is_loopback(url: &reqwest::Url) -> bool {

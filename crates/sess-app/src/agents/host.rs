@@ -23,7 +23,7 @@ use sess_core::{
 use sess_store::{Lease, Span};
 
 use super::{
-    Agents, Permission, Place,
+    Agents, Permission, Place, WorldTools,
     task::Tasks,
     toolboxes::{AppTools, Handoff, UserPrompt},
 };
@@ -136,7 +136,8 @@ impl RunHost {
     }
 
     fn open(&self, kind: &ToolsetKind, sandbox: Option<&Sandbox>) -> Result<Arc<dyn Toolbox>> {
-        (self.agents.inner.setup.open_tools)(kind, sandbox).map_err(Error::Unavailable)
+        let wanted = WorldTools { kind, session: &self.session.id, sandbox };
+        (self.agents.inner.setup.open_tools)(&wanted).map_err(Error::Unavailable)
     }
 
     fn system(&self, agent: &Agent) -> String {

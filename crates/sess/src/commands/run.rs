@@ -1,0 +1,223 @@
+//! `sess run`: agents of the configuration, in the terminal or for a program.
+
+mod exec;
+
+use std::{
+    io::{IsTerminal as _, Read as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use sess_agent::{
+    confine::{self, Confinement},
+    files::Files,
+    mcp::{self, McpTools},
+    model,
+    shell::Shell,
+    tool::Toolbox,
+};
+use sess_app::agents::{Agents, AgentsSetup, LEASE, Person, WorldTools};
+use sess_core::{
+    agent::{McpServer, Team, ToolsetKind},
+    identity::SESS_SESSION,
+    permission::Trust,
+};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use crate::{
+    cli,
+    output::{Output, Usage, one_line},
+};
+
+/// The longest message that is read from standard input.
+const MESSAGE_BYTES_MAX: u64 = 10_000_000;
+
+pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::Result<ExitCode> {
+    let Some(team) = context.config.team.clone() else {
+        return Err(Usage(
+            "there are no agents: name a file that has some (sess run agents.yaml), or add `agents:` to the \
+             configuration; `sess demo` shows one at work"
+                .to_owned(),
+        )
+        .into());
+    };
+    if output.json && !args.exec {
+        return Err(Usage("--json prints the events of one message: use it with --exec".to_owned()).into());
+    }
+    let message = message(&args)?;
+    let trust = if args.yolo { Trust::All } else { Trust::Ask };
+    let lease = lease(context)?;
+    let onlooker = Arc::new(exec::Onlooker::new(output.json, context.redaction));
+    let agents = agents(context, team, Arc::clone(&onlooker) as Arc<dyn Person>, trust, lease)?;
+    let session = open_session(context, &agents, args.agent.as_deref()).await?;
+    let Some(message) = message else {
+        return Err(Usage("there is no message: sess run --exec \"what to do\", or give it on standard input".to_owned()).into());
+    };
+    let cancel = CancellationToken::new();
+    tokio::select! {
+        ended = exec::run(&agents, &onlooker, &context.caller, session, &message, &cancel) => ended,
+        // What was acknowledged is stored, and the lease of what was not ends by itself.
+        heard = second_signal(&cancel) => heard.map(|()| ExitCode::from(130)).context("signals cannot be heard"),
+    }
+}
+
+/// Returns the file that the first word names, when it is a configuration.
+pub fn named_file(args: &cli::Run) -> Option<&Path> {
+    let first = Path::new(args.words.first()?);
+    let is_yaml = first.extension().is_some_and(|end| end == "yaml" || end == "yml");
+    (is_yaml && first.is_file()).then_some(first)
+}
+
+fn message(args: &cli::Run) -> anyhow::Result<Option<String>> {
+    let words = &args.words[usize::from(named_file(args).is_some())..];
+    let message = words.join(" ");
+    if !message.trim().is_empty() {
+        return Ok(Some(message));
+    }
+    if std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    std::io::stdin().take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut text).context("cannot read the message")?;
+    if text.len() as u64 > MESSAGE_BYTES_MAX {
+        return Err(Usage(format!("the message is larger than {MESSAGE_BYTES_MAX} bytes")).into());
+    }
+    let text = String::from_utf8(text).map_err(|_| Usage("the message is not valid UTF-8".to_owned()))?;
+    Ok((!text.trim().is_empty()).then_some(text))
+}
+
+/// `SESS_LEASE_MS`: how long a node that died keeps its runs.
+fn lease(context: &Context) -> anyhow::Result<Duration> {
+    match context.env.iter().find(|(name, _)| name == "SESS_LEASE_MS") {
+        None => Ok(LEASE),
+        Some((_, text)) => match text.parse() {
+            Ok(ms @ 100..=3_600_000) => Ok(Duration::from_millis(ms)),
+            _ => Err(Usage(format!("SESS_LEASE_MS is \"{text}\": expected milliseconds, 100 to 3600000")).into()),
+        },
+    }
+}
+
+async fn open_session(
+    context: &Context,
+    agents: &Agents,
+    agent: Option<&str>,
+) -> anyhow::Result<sess_core::session::NewSession> {
+    let chosen = agents.agent(agent)?.name.clone();
+    let mut session = agents.open_session(&context.caller, context.session.as_deref(), &chosen).await?;
+    // Somebody else's agent may have been the last one; and who is asked for by name is meant.
+    if agent.is_some() || agents.team().agent(&session.agent).is_none() {
+        session.agent = chosen;
+    }
+    Ok(session)
+}
+
+/// Wires the agents to models, tools and the person.
+pub fn agents(
+    context: &Context,
+    team: Team,
+    person: Arc<dyn Person>,
+    trust: Trust,
+    lease: Duration,
+) -> anyhow::Result<Agents> {
+    let env = context.env.clone();
+    let open_model = move |spec: &sess_core::agent::ModelSpec| {
+        let variable =
+            |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
+        model::open(spec, model::endpoint_for(spec, &variable))
+    };
+    let world = World::new(context)?;
+    let setup = AgentsSetup {
+        team,
+        open_model: Box::new(open_model),
+        open_tools: Box::new(move |wanted| world.open(wanted)),
+        person,
+        trust,
+        lease,
+    };
+    Ok(context.app.agents(setup))
+}
+
+/// Where tools work, and with what.
+struct World {
+    root: PathBuf,
+    env: Vec<(String, String)>,
+    home: Option<PathBuf>,
+    exe: PathBuf,
+}
+
+impl World {
+    fn new(context: &Context) -> anyhow::Result<Self> {
+        let settings = context.app.settings();
+        let root = settings.cwd.as_ref().context("the working directory is gone: change to another one")?;
+        let exe = std::env::current_exe().context("cannot tell which program this is")?;
+        Ok(Self { root: PathBuf::from(root), env: context.env.clone(), home: settings.home.clone(), exe })
+    }
+
+    fn open(&self, wanted: &WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> {
+        let confinement = match wanted.sandbox {
+            None => None,
+            Some(sandbox) => {
+                let path = self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
+                let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
+                let options = confine::Options {
+                    sandbox,
+                    workspace: &self.root,
+                    store: self.home.as_deref(),
+                    exe: &self.exe,
+                    scratch: &std::env::temp_dir(),
+                    abilities: &abilities,
+                };
+                Some(Arc::new(Confinement::new(&options).map_err(|error| error.to_string())?))
+            }
+        };
+        let root = self.root.clone();
+        Ok(match wanted.kind {
+            ToolsetKind::Filesystem { access } => Arc::new(Files::new(root, *access, confinement)),
+            ToolsetKind::Shell { timeout_seconds } => {
+                let timeout = timeout_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
+                Arc::new(Shell::new(root, self.env_of(wanted), timeout, confinement))
+            }
+            ToolsetKind::Mcp(server) => {
+                // Only a server that has an address is reached by HTTP.
+                let url = match server {
+                    McpServer::Url { url, .. } => url.as_str(),
+                    McpServer::Command { .. } => "http://localhost",
+                };
+                let http = model::http_client(url).map_err(|error| error.to_string())?;
+                let call_timeout = mcp::CALL_TIMEOUT;
+                let options = mcp::Options { root, env: self.env_of(wanted), confinement, http, call_timeout };
+                Arc::new(McpTools::new(server.clone(), options))
+            }
+            ToolsetKind::SessionPlan | ToolsetKind::SessionContext | ToolsetKind::UserPrompt => {
+                return Err("these tools touch nothing outside".to_owned());
+            }
+        })
+    }
+
+    /// Whatever a tool starts is known as this session's: it never passes for the owner.
+    fn env_of(&self, wanted: &WorldTools<'_>) -> Vec<(String, String)> {
+        let mut env = self.env.clone();
+        env.retain(|(name, _)| name != SESS_SESSION);
+        env.push((SESS_SESSION.to_owned(), wanted.session.to_string()));
+        env
+    }
+}
+
+/// Asks the run to stop at the first signal; returns at the second, when nobody waits any longer.
+async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await?;
+    cancel.cancel();
+    tokio::signal::ctrl_c().await
+}
+
+/// Shows a call in one line.
+fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
+    let main = ["cmd", "path", "pattern", "agent", "message", "session_id"];
+    let shown = main.iter().find_map(|key| arguments.get(*key)?.as_str());
+    format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default()).trim_end().to_owned()
+}

@@ -1,0 +1,267 @@
+//! `sess run --exec`: one message, no questions, an exit code by the outcome.
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use console::Style;
+use serde_json::{Value, json};
+use sess_app::{
+    App, Caller, ReadEvents, Redaction,
+    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request},
+};
+use sess_core::{
+    redact::{redact, redact_json},
+    run::{Run, RunState},
+    session::{NewSession, Session},
+    turn::{Asking, Call},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::output::{Output, visible};
+
+/// How many events are read at once.
+const EVENTS_PER_PAGE: usize = 200;
+
+/// A program, or a person who only looks on: told, never asked.
+pub struct Onlooker {
+    output: Output,
+    redaction: Redaction,
+    /// Text whose line is not complete yet: a secret is only recognised whole.
+    line: Mutex<String>,
+}
+
+impl Onlooker {
+    pub fn new(json: bool, redaction: Redaction) -> Self {
+        Self { output: Output::new(json), redaction, line: Mutex::default() }
+    }
+
+    fn print(&self, place: &Place, mut event: Value) {
+        event["session_id"] = place.session.as_str().into();
+        event["run_id"] = place.run.as_str().into();
+        event["agent"] = place.agent.as_str().into();
+        self.line(event);
+    }
+
+    fn line(&self, mut event: Value) {
+        if self.redaction == Redaction::Masked {
+            redact_json(&mut event);
+        }
+        // Whoever no longer reads does not keep the agent from its work.
+        if let Err(error) = self.output.data_line(&event) {
+            tracing::debug!(%error, "an event was not printed");
+        }
+    }
+
+    /// Tells text in whole lines.
+    fn text(&self, place: &Place, kind: &str, text: &str) {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.push_str(text);
+        if let Some(end) = line.rfind('\n') {
+            let rest = line.split_off(end + 1);
+            let whole = std::mem::replace(&mut *line, rest);
+            drop(line);
+            self.print(place, json!({ "type": kind, "text": whole }));
+        }
+    }
+
+    fn finish_line(&self, place: &Place) {
+        let rest = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
+        if !rest.is_empty() {
+            self.print(place, json!({ "type": "text", "text": rest }));
+        }
+    }
+
+    fn talk(&self, text: &str) {
+        let shown = masked(text, self.redaction);
+        self.output.say(&Style::new().dim().for_stderr().apply_to(visible(&shown)).to_string());
+    }
+}
+
+#[async_trait]
+impl Person for Onlooker {
+    fn asking(&self) -> Asking {
+        Asking::Nobody
+    }
+
+    async fn permit(&self, _: &Place, _: &Call) -> Permission {
+        Permission::No("nobody is there to be asked".to_owned())
+    }
+
+    async fn answer(&self, _: &Place, _: &Question) -> Result<Answer, String> {
+        Err("nobody is there to be asked: go on without an answer, or say what you would need to know".to_owned())
+    }
+
+    fn tell(&self, place: &Place, news: &News) {
+        if !self.output.json {
+            match news {
+                News::ToolStarted { name, arguments, .. } => {
+                    self.talk(&super::call_line(name, arguments, place.depth));
+                }
+                News::ToolEnded { name, text, is_error: true, .. } => self.talk(&format!("  {name}: {text}")),
+                News::Retry { why, after_ms } => {
+                    self.talk(&format!("  {why}; again in {:.1} s", *after_ms as f64 / 1_000.0));
+                }
+                News::Switched(agent) => self.talk(&format!("  now {agent}")),
+                News::Compacting => self.talk("  the context is nearly full: summarising"),
+                News::Text(_)
+                | News::Thinking(_)
+                | News::Calling { .. }
+                | News::ToolEnded { .. }
+                | News::Replied { .. }
+                | News::Compacted => {}
+            }
+            return;
+        }
+        match news {
+            News::Text(text) => self.text(place, "text", text),
+            News::Thinking(_) | News::Calling { .. } | News::Compacting => {}
+            News::Retry { why, after_ms } => {
+                self.line.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                self.print(place, json!({ "type": "retry", "why": why, "after_ms": after_ms }));
+            }
+            News::ToolStarted { id, name, arguments } => {
+                self.print(place, json!({ "type": "tool_call", "id": id, "name": name, "arguments": arguments }));
+            }
+            News::ToolEnded { id, name, text, is_error } => self.print(
+                place,
+                json!({ "type": "tool_result", "id": id, "name": name, "text": text, "is_error": is_error }),
+            ),
+            News::Replied { usage, context_tokens, context_window } => {
+                self.finish_line(place);
+                self.print(
+                    place,
+                    json!({
+                        "type": "usage", "usage": usage, "context_tokens": context_tokens,
+                        "context_window": context_window
+                    }),
+                );
+            }
+            News::Compacted => self.print(place, json!({ "type": "compacted" })),
+            News::Switched(agent) => self.print(place, json!({ "type": "agent_switched", "to": agent })),
+        }
+    }
+}
+
+/// Says one message and waits for its end.
+pub async fn run(
+    agents: &Agents,
+    onlooker: &Arc<Onlooker>,
+    caller: &Caller,
+    session: NewSession,
+    line: &str,
+    cancel: &CancellationToken,
+) -> anyhow::Result<ExitCode> {
+    let app = agents.app();
+    let active = agents.agent(Some(session.agent.as_str()))?;
+    let (agent, text) = match agents.read_line(active, line) {
+        Line::Say { agent, text } => (agent, text),
+        Line::Switch(agent) => (agent, String::new()),
+    };
+    let id = session.id.clone();
+    let mut cursor = app.events_head().await?;
+    let note = match app.find_session(&id).await? {
+        Some(stored) => agents.approved(&stored).await?.filter(|told| told.agent == agent).and_then(|told| told.note),
+        None => None,
+    };
+    let is_executing = note.is_some();
+    let run = agents.queue(Request { session, agent, text, note, idempotency_key: None }).await?;
+    let finishing = agents.finish(&run, cancel);
+    tokio::pin!(finishing);
+    let mut changes = app.changes()?;
+    let run = loop {
+        tokio::select! {
+            ended = &mut finishing => break ended?,
+            _ = changes.changed(), if onlooker.output.json => {
+                cursor = follow(app, onlooker, caller, &id, cursor).await?;
+            }
+        }
+    };
+    if let Some(stored) = app.find_session(&id).await?
+        && is_executing
+    {
+        agents.executed(caller, &stored, &run).await?;
+    }
+    if onlooker.output.json {
+        follow(app, onlooker, caller, &id, cursor).await?;
+        onlooker.line(ended_event(&run));
+    } else {
+        show_end(agents, onlooker, &run, app.find_session(&id).await?.as_ref()).await?;
+    }
+    Ok(exit_code(&run))
+}
+
+async fn follow(
+    app: &App,
+    onlooker: &Onlooker,
+    caller: &Caller,
+    session: &sess_core::SessionId,
+    after: u64,
+) -> anyhow::Result<u64> {
+    let mut ask = ReadEvents {
+        after,
+        limit: EVENTS_PER_PAGE,
+        only: Some(session.clone()),
+        redaction: onlooker.redaction,
+    };
+    loop {
+        let page = app.events(caller, &ask).await?;
+        for event in page.events {
+            onlooker.line(serde_json::to_value(event)?);
+        }
+        if page.cursor == ask.after {
+            return Ok(page.cursor);
+        }
+        ask.after = page.cursor;
+    }
+}
+
+fn ended_event(run: &Run) -> Value {
+    json!({
+        "type": "run_ended", "session_id": run.session, "run_id": run.id, "agent": run.agent,
+        "state": run.state, "result": run.result, "error": run.error, "usage": run.usage
+    })
+}
+
+async fn show_end(
+    agents: &Agents,
+    onlooker: &Onlooker,
+    run: &Run,
+    session: Option<&Session>,
+) -> anyhow::Result<()> {
+    if let Some(result) = &run.result {
+        onlooker.output.foreign(&(masked(result, onlooker.redaction).trim_end().to_owned() + "\n"))?;
+    }
+    if let Some(error) = &run.error {
+        onlooker.talk(&format!("{}: {error}", run.state));
+    }
+    if let Some(session) = session
+        && let Some(plan) = agents.plan_to_review(session).await?
+    {
+        onlooker.talk(&format!(
+            "plan revision {} is ready: `sess plan show --session {id}`, then `sess plan approve --session {id}`",
+            plan.plan.revision,
+            id = session.id
+        ));
+    }
+    Ok(())
+}
+
+fn masked(text: &str, redaction: Redaction) -> String {
+    match redaction {
+        Redaction::Masked => redact(text).0.into_owned(),
+        Redaction::None => text.to_owned(),
+    }
+}
+
+/// Returns the exit code of an outcome.
+pub fn exit_code(run: &Run) -> ExitCode {
+    ExitCode::from(match run.state {
+        RunState::Done => 0,
+        RunState::TimedOut => 124,
+        RunState::Cancelled => 130,
+        RunState::Queued | RunState::Running | RunState::Failed | RunState::Aborted => 1,
+    })
+}
