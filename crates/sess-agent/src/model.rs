@@ -1,7 +1,7 @@
 //! Models: one question, one streamed reply.
 //!
 //! The interface is here, each provider in a file of its own, and what they share
-//! below: [`turns`] makes a transcript valid, [`http`] asks and asks again, [`draft`]
+//! below: `turns` makes a transcript valid, `http` asks and asks again, `draft`
 //! puts the reply together.
 
 use async_trait::async_trait;

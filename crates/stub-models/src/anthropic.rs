@@ -280,3 +280,47 @@ pub(crate) fn error_kind(status: u16) -> &'static str {
         _ => "api_error",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    /// Messages are written `role: block, block`, where a block is text, `call:id` or `result:id`.
+    #[track_caller]
+    fn check(messages: &[&str], refusal: &str) {
+        let block = |word: &str| match word.split_once(':') {
+            Some(("call", id)) => json!({"type": "tool_use", "id": id, "name": "ls", "input": {}}),
+            Some(("result", id)) => json!({"type": "tool_result", "tool_use_id": id, "content": "x"}),
+            _ => json!({"type": "text", "text": word}),
+        };
+        let message = |line: &&str| {
+            let (role, blocks) = line.split_once(": ").unwrap_or((line.trim_end_matches(':'), ""));
+            let blocks: Vec<Value> = blocks.split(", ").filter(|word| !word.is_empty()).map(block).collect();
+            json!({"role": role, "content": blocks})
+        };
+        let messages: Vec<Value> = messages.iter().map(message).collect();
+        let body = json!({"model": "m", "max_tokens": 10, "messages": messages});
+        let told = super::refusal(&body).unwrap_or_default();
+        assert!(told.contains(refusal) && told.is_empty() == refusal.is_empty(), "{told}");
+    }
+
+    #[test]
+    fn what_the_api_refuses_is_refused() {
+        check(&["user: hi"], "");
+        check(&["user: hi", "assistant: call:1, call:2", "user: result:2, result:1, and"], "");
+        check(&[], "at least one message");
+        check(&["user:"], "non-empty content");
+        check(&["user:  "], "must be non-empty");
+        check(&["assistant: hi"], "must alternate");
+        check(&["user: hi", "user: hi"], "must alternate");
+        check(&["user: hi", "assistant: hi"], "must end with a user message");
+        check(&["user: hi", "assistant: call:1"], "without `tool_result` blocks immediately after: 1");
+        check(&["user: hi", "assistant: call:1, call:2", "user: result:1"], "immediately after: 2");
+        check(&["user: hi", "assistant: call:1", "user: and, result:1"], "must come first");
+        check(&["user: hi", "assistant: x", "user: result:1"], "unexpected `tool_use_id`");
+        check(&["user: hi", "assistant: call:1, call:1", "user: result:1"], "ids must be unique");
+        check(&["user: hi", "assistant: call:a.b", "user: result:a.b"], "must match");
+        let told = super::refusal(&json!({"model": "m", "messages": []})).unwrap_or_default();
+        assert_eq!(told, "max_tokens: field required");
+    }
+}

@@ -197,3 +197,41 @@ pub(crate) fn frames(reply: &Reply, model: &str, turn: usize) -> Vec<Frame> {
 pub(crate) fn error(kind: &str, code: Option<&str>, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    /// Messages are written `role text`, `assistant call:id,id` or `tool id`.
+    #[track_caller]
+    fn check(messages: &[&str], refusal: &str) {
+        let message = |line: &&str| {
+            let (role, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match (role, rest.strip_prefix("call:")) {
+                ("assistant", Some(ids)) => {
+                    let function = json!({"name": "ls", "arguments": "{}"});
+                    let calls =
+                        ids.split(',').map(|id| json!({"id": id, "type": "function", "function": function}));
+                    json!({"role": role, "content": null, "tool_calls": calls.collect::<Vec<_>>()})
+                }
+                ("tool", _) => json!({"role": role, "tool_call_id": rest, "content": "x"}),
+                _ => json!({"role": role, "content": rest}),
+            }
+        };
+        let messages: Vec<Value> = messages.iter().map(message).collect();
+        let told = super::refusal(&json!({"model": "m", "messages": messages})).unwrap_or_default();
+        assert!(told.contains(refusal) && told.is_empty() == refusal.is_empty(), "{told}");
+    }
+
+    #[test]
+    fn what_the_api_refuses_is_refused() {
+        check(&["system s", "user hi", "assistant call:1,2", "tool 2", "tool 1", "user and"], "");
+        check(&[], "too short");
+        check(&["user"], "must not be empty");
+        check(&["user hi", "assistant call:1"], "must be followed by tool messages");
+        check(&["user hi", "assistant call:1", "user hi", "tool 1"], "must be followed by tool messages");
+        check(&["user hi", "tool 1"], "must be a response to a preceding message");
+        check(&["user hi", "assistant call:1,1", "tool 1"], "comes twice");
+        check(&["robot hi"], "not one of the roles");
+    }
+}

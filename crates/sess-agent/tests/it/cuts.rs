@@ -13,8 +13,9 @@ fn prepared() -> Prepared {
         |path: &str| Call { name: "list".to_owned(), arguments: serde_json::json!({"path": path}), id: None };
     Prepared {
         thinking: Some("hm".to_owned()),
-        tool_calls: vec![call("src/one"), call("src/zwölf")],
-        ..Prepared::text("I am looking into it, für dich.")
+        tool_calls: vec![call("src/zwölf")],
+        chunk_chars: Some(9),
+        ..Prepared::text("Ich sehe für dich nach.")
     }
 }
 
@@ -36,10 +37,12 @@ async fn length(api: Provider) -> (usize, Reply) {
     (answer.len(), reply)
 }
 
-async fn cut_everywhere(times: Option<u32>, check: impl Fn(Provider, usize, &Reply, Outcome)) {
+/// Cuts the answer of every API after each number of bytes that `step` leads to.
+async fn cut_everywhere(step: usize, times: Option<u32>, check: impl Fn(Provider, usize, &Reply, Outcome)) {
     for api in APIS {
         let (length, whole) = length(api).await;
         let replies = (0..length)
+            .step_by(step)
             .map(|bytes| {
                 let fault = Fault { kind: FaultKind::Cut, bytes: Some(bytes), times, ..Fault::default() };
                 prepared().when(format!("cut at {bytes}.")).fault(fault)
@@ -48,7 +51,7 @@ async fn cut_everywhere(times: Option<u32>, check: impl Fn(Provider, usize, &Rep
         let stub = Stub::start(Script { replies }).await.expect("a port");
         let tries = if times.is_some() { 2 } else { 1 };
         let model = model_with(&stub, &spec(api), Patience { tries, ..quick() });
-        for bytes in 0..length {
+        for bytes in (0..length).step_by(step) {
             let (reply, pieces) = ask(&model, vec![user(&format!("cut at {bytes}."))]).await;
             check(api, bytes, &whole, Outcome { reply, retries: retries(&pieces), left: length - bytes });
         }
@@ -64,7 +67,7 @@ struct Outcome {
 
 #[tokio::test]
 async fn what_came_before_the_cut_is_a_true_part_of_the_reply() {
-    cut_everywhere(None, |api, bytes, whole, outcome| match outcome.reply {
+    cut_everywhere(1, None, |api, bytes, whole, outcome| match outcome.reply {
         // After the last word it does not matter any more.
         Ok(reply) => {
             assert_eq!(reply.content, whole.content, "{api:?} {bytes}");
@@ -81,7 +84,7 @@ async fn what_came_before_the_cut_is_a_true_part_of_the_reply() {
 
 #[tokio::test]
 async fn after_a_cut_the_second_try_brings_all_of_it_once() {
-    cut_everywhere(Some(1), |api, bytes, whole, outcome| {
+    cut_everywhere(13, Some(1), |api, bytes, whole, outcome| {
         let reply = outcome.reply.unwrap_or_else(|error| panic!("{api:?} {bytes}: {error}"));
         assert_eq!(shown(&reply), shown(whole), "{api:?} {bytes}");
         assert!(outcome.retries <= 1);

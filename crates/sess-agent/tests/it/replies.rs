@@ -111,7 +111,7 @@ async fn anthropic_is_asked_with_marks_for_its_cache_and_a_limit() {
     let model = model(&stub, Provider::Anthropic);
     let picture =
         json!([{"type": "text", "text": "see"}, {"type": "image", "mimeType": "image/png", "data": "aGk="}]);
-    ask(&model, vec![body(Role::User, picture)]).await.0.expect("a reply");
+    ask(&model, vec![body(Role::User, &picture)]).await.0.expect("a reply");
     let recorded = &stub.requests()[0];
     assert_eq!(recorded.path, "/v1/messages");
     assert!(recorded.headers.contains(&("x-api-key".to_owned(), "sk-very-secret".to_owned())));
@@ -142,7 +142,7 @@ async fn openai_is_asked_in_either_of_its_ways() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let stub = stub("[{text: x}]").await;
     for api in &APIS[1..] {
-        ask(&model(&stub, *api), vec![body(Role::User, picture.clone())]).await.0.expect("a reply");
+        ask(&model(&stub, *api), vec![body(Role::User, &picture)]).await.0.expect("a reply");
     }
     let requests = stub.requests();
     assert!(requests[0].headers.contains(&("authorization".to_owned(), "Bearer sk-very-secret".to_owned())));
@@ -275,7 +275,7 @@ async fn calls_that_another_model_made_are_gone_on_with_without_thinking() {
     let stub = stub("[{text: x}, {text: y}]").await;
     let spec = sess_core::agent::ModelSpec { thinking: Thinking::Tokens(1024), ..spec(Provider::Anthropic) };
     let call = json!([{"type": "toolCall", "id": "c.1", "name": "list", "arguments": {}}]);
-    let messages = vec![user("a"), body(Role::Assistant, call), result("c.1", "x")];
+    let messages = vec![user("a"), body(Role::Assistant, &call), result("c.1", "x")];
     let reply = ask(&model_with(&stub, &spec, quick()), messages).await.0;
     assert_eq!(outcome(&reply), "“y” [end]");
     assert!(stub.requests()[0].body["thinking"].is_null());

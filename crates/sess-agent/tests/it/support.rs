@@ -61,7 +61,7 @@ pub async fn stub(yaml: &str) -> Stub {
     Stub::start(Script::parse(yaml).expect(yaml)).await.expect("a port")
 }
 
-pub fn body(role: Role, content: Value) -> Body {
+pub fn body(role: Role, content: &Value) -> Body {
     let json = json!({"role": role, "content": content, "timestamp": 7});
     serde_json::from_value(json).expect("a message")
 }

@@ -14,17 +14,17 @@ async fn what_providers_would_refuse_is_said_in_words() {
     let mut failed = result("c:1", "it broke");
     failed.is_error = Some(true);
     let messages = vec![
-        body(Role::System, json!([{"type": "compaction", "summary": "They talked."}])),
+        body(Role::System, &json!([{"type": "compaction", "summary": "They talked."}])),
         user("go"),
-        body(Role::Assistant, json!([{"type": "thinking", "text": "hm"}])),
-        body(Role::Assistant, json!([{"type": "text", "text": " "}, call("c:1"), call("lost")])),
-        body(Role::System, json!([{"type": "text", "text": "the agent was changed"}])),
+        body(Role::Assistant, &json!([{"type": "thinking", "text": "hm"}])),
+        body(Role::Assistant, &json!([{"type": "text", "text": " "}, call("c:1"), call("lost")])),
+        body(Role::System, &json!([{"type": "text", "text": "the agent was changed"}])),
         failed,
-        body(Role::Assistant, json!([call("c:1"), {"type": "video", "x": 1}])),
+        body(Role::Assistant, &json!([call("c:1"), {"type": "video", "x": 1}])),
         result("c:1", ""),
         result("never called", "orphan"),
-        body(Role::System, json!([{"type": "subSession", "sessionId": "01hzy0000000000000000000"}])),
-        body(Role::Assistant, json!([{"type": "text", "text": "cut o"}])),
+        body(Role::System, &json!([{"type": "subSession", "sessionId": "01hzy0000000000000000000"}])),
+        body(Role::Assistant, &json!([{"type": "text", "text": "cut o"}])),
     ];
     let stub = stub("[]").await;
     for api in APIS {
@@ -84,7 +84,7 @@ fn any_message() -> impl Strategy<Value = Body> {
         Just(Role::System),
     ];
     (role, prop::collection::vec(block, 0..4), id).prop_map(|(role, blocks, id)| {
-        let mut body = body(role, json!(blocks));
+        let mut body = body(role, &json!(blocks));
         body.model = Some("stub-1".to_owned());
         if role == Role::ToolResult {
             body.tool_call_id = Some(id.to_owned());
