@@ -91,7 +91,8 @@ impl Person for Onlooker {
     }
 
     async fn answer(&self, _: &Place, _: &Question) -> Result<Answer, String> {
-        Err("nobody is there to be asked: go on without an answer, or say what you would need to know".to_owned())
+        Err("nobody is there to be asked: go on without an answer, or say what you would need to know"
+            .to_owned())
     }
 
     fn tell(&self, place: &Place, news: &News) {
@@ -123,7 +124,10 @@ impl Person for Onlooker {
                 self.print(place, json!({ "type": "retry", "why": why, "after_ms": after_ms }));
             }
             News::ToolStarted { id, name, arguments } => {
-                self.print(place, json!({ "type": "tool_call", "id": id, "name": name, "arguments": arguments }));
+                self.print(
+                    place,
+                    json!({ "type": "tool_call", "id": id, "name": name, "arguments": arguments }),
+                );
             }
             News::ToolEnded { id, name, text, is_error } => self.print(
                 place,
@@ -163,7 +167,9 @@ pub async fn run(
     let id = session.id.clone();
     let mut cursor = app.events_head().await?;
     let note = match app.find_session(&id).await? {
-        Some(stored) => agents.approved(&stored).await?.filter(|told| told.agent == agent).and_then(|told| told.note),
+        Some(stored) => {
+            agents.approved(&stored).await?.filter(|told| told.agent == agent).and_then(|told| told.note)
+        }
         None => None,
     };
     let is_executing = note.is_some();
