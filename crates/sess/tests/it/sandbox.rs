@@ -152,6 +152,7 @@ fn inside_it_is_possible_to_work() {
 #[test]
 fn nothing_is_read_or_written_outside() {
     each(|world| {
+        fs::create_dir(world.path("work/d")).expect("made");
         for place in ["store", "other"] {
             let place = world.text(place);
             for cmd in [
@@ -266,26 +267,26 @@ fn without_the_network_nobody_is_reached() {
         tcp.set_nonblocking(true).expect("set");
         let port = tcp.local_addr().expect("bound").port();
         let udp_port = udp.local_addr().expect("bound").port();
-        let python = |code: &str| format!("/usr/bin/perl -MSocket -e '{code}'");
+        let perl = |code: &str| format!("/usr/bin/perl -MSocket -e '{code}'");
         let socket = world.text("store/socket");
         let attempts = [
             format!("bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'"),
             format!("bash -c 'echo x > /dev/udp/127.0.0.1/{udp_port}'"),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in({port}, inet_aton(\"127.0.0.1\"))) \
                  or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_INET, SOCK_DGRAM, 0) && send(S, \"x\", 0, sockaddr_in({udp_port}, \
                  inet_aton(\"127.0.0.1\"))) or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_UNIX, SOCK_STREAM, 0) && connect(S, sockaddr_un(\"{socket}\")) or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_UNIX, SOCK_STREAM, 0) && connect(S, pack(\"Sxa*\", PF_UNIX, \"{name}\")) or exit 1"
             )),
-            python("socket(S, 16, SOCK_RAW, 0) or exit 1"),
+            perl("socket(S, 16, SOCK_RAW, 0) or exit 1"),
         ];
         for cmd in &attempts {
             world.fails(cmd);
@@ -296,6 +297,13 @@ fn without_the_network_nobody_is_reached() {
         }
         assert!(tcp.accept().is_err() && unix.accept().is_err() && hidden.accept().is_err());
         assert!(udp.recv(&mut [0; 8]).is_err());
+        // Outside, the same attempts succeed: it is the sandbox that stopped them.
+        for cmd in &attempts {
+            let done = Command::new("sh").args(["-c", cmd]).output().expect("sh starts");
+            assert!(done.status.success(), "{cmd}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        assert!(unix.accept().is_ok() && hidden.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok());
+        while tcp.accept().is_ok() {}
         fs::remove_file(world.path("store/socket")).expect("removed");
 
         let open = Sandbox { network: Network::Allowed, ..world.sandbox() };
