@@ -18,11 +18,12 @@ use serde_json::{Map, Value, json};
 use sess_agent::{
     confine::{self, Abilities, Bubblewrap, Confinement, Options},
     files::Files,
+    mcp::{self, McpTools},
     shell::Shell,
     tool::{ToolOutput, Toolbox},
 };
 use sess_core::{
-    agent::FileAccess,
+    agent::{FileAccess, McpServer},
     sandbox::{Network, Sandbox},
 };
 use tokio_util::sync::CancellationToken;
@@ -364,6 +365,40 @@ fn what_is_killed_leaves_no_process() {
         while is_left() {
             assert!(started.elapsed() < crate::world::PATIENCE, "{:?}", world.abilities.bubblewrap);
         }
+    });
+}
+
+#[test]
+fn an_outside_server_runs_confined() {
+    const SERVER: &str = r#"
+        answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+        while read -r line; do
+            id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case $line in
+                *initialize\"*) answer "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}';;
+                *tools/call*) answer "$id" "{\"content\":[{\"type\":\"text\",\"text\":\"$(cat file) $(cat $1/file || echo refused)\"}]}";;
+            esac
+        done"#;
+    each(|world| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let _entered = runtime.enter();
+        let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+        let options = mcp::Options {
+            root: world.path("work"),
+            env: Vec::new(),
+            confinement: Some(world.confined(&world.sandbox()).expect("confined")),
+            http: reqwest::Client::new(),
+            call_timeout: mcp::CALL_TIMEOUT,
+        };
+        let args = ["-c", SERVER, "sh", &world.text("store")].map(str::to_owned).to_vec();
+        let server = McpServer::Command { command: "sh".to_owned(), args, env: Vec::new() };
+        let tools = McpTools::new(server, options.clone());
+        let cancel = CancellationToken::new();
+        let answer = runtime.block_on(tools.call("look", Map::new(), &cancel));
+        assert_eq!(answer, ToolOutput::ok("mine refused"), "{:?}", world.abilities.bubblewrap);
+        let far = McpServer::Url { url: "http://127.0.0.1:1/".to_owned(), headers: Vec::new() };
+        let answer = runtime.block_on(McpTools::new(far, options).call("look", Map::new(), &cancel));
+        assert!(answer.text.ends_with("which the sandbox does not allow"), "{}", answer.text);
     });
 }
 
