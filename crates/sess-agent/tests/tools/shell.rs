@@ -15,7 +15,7 @@ use crate::{call, object};
 const MEMORY_MAX_KB: u64 = 200_000;
 
 fn shell(root: &Path) -> Shell {
-    let env = [("PATH", "/usr/bin:/bin"), ("SESS_HOME", "/x"), ("OPENAI_API_KEY", "k")];
+    let env = [("PATH", "/usr/bin:/bin"), ("SESS_TOKEN", "x"), ("OPENAI_API_KEY", "k")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Shell::new(root.to_owned(), env.to_vec(), Some(Duration::from_secs(60)), None)
 }
