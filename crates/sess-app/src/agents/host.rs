@@ -151,7 +151,7 @@ impl RunHost {
     fn permissions(&self) -> Permissions {
         let mut permissions = self.agents.team().permissions.clone();
         let allowed = self.agents.inner.allowed.lock().unwrap_or_else(PoisonError::into_inner);
-        permissions.allow.extend(allowed.iter().filter_map(|tool| tool.parse::<Rule>().ok()));
+        permissions.allow.extend(allowed.iter().map(|tool| Rule::of_tool(tool)));
         permissions
     }
 }
@@ -224,7 +224,7 @@ impl Host for RunHost {
             Permission::Always => {
                 let mut allowed = self.agents.inner.allowed.lock().unwrap_or_else(PoisonError::into_inner);
                 allowed.push(call.name.clone());
-                Permit::Granted
+                Permit::Always
             }
             Permission::No(reason) => Permit::Refused(reason),
         }

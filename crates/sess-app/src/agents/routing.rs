@@ -57,8 +57,10 @@ impl Agents {
         if let Some(agent) = &team.on_approve {
             return Ok(agent.clone());
         }
-        let planner = &session.agent;
-        let page = self.app().store()?.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
+        let store = self.app().store()?;
+        let author = store.plan_log(&session.id, 1).await?.pop().and_then(|newest| newest.agent.parse().ok());
+        let planner = &author.unwrap_or_else(|| session.agent.clone());
+        let page = store.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
         for message in page.messages.iter().rev() {
             let agent = message.parse()?.agent_id.filter(|agent| agent != planner);
             if let Some(agent) = agent.filter(|agent| team.agent(agent).is_some()) {
