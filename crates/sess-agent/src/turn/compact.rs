@@ -64,7 +64,7 @@ pub(super) async fn summary(
 fn compacted(summary: &str, request: Option<String>) -> String {
     let request = request
         .map_or(String::new(), |text| format!("\n\nThe person's last message, word for word:\n{text}"));
-    format!("Summary of the conversation before this point:\n{}{request}", summary.trim())
+    format!("{}{request}", summary.trim())
 }
 
 /// Returns what the person said last.

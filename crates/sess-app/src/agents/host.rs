@@ -13,7 +13,8 @@ use sess_agent::{
 use sess_core::{
     AgentId, RunId, Timestamp,
     agent::{Agent, ToolsetKind},
-    message::{Block, Body},
+    conversation::is_compaction,
+    message::Body,
     permission::{Permissions, Rule},
     run::Run,
     sandbox::Sandbox,
@@ -190,10 +191,8 @@ impl Host for RunHost {
             let Some(oldest) = page.messages.first().map(|message| message.seq) else { break };
             for message in page.messages.iter().rev() {
                 let body = message.parse().map_err(failed)?;
-                let is_compaction =
-                    body.content.iter().any(|block| matches!(block, Block::Compaction { .. }));
                 newest_first.push(body);
-                if is_compaction {
+                if newest_first.last().is_some_and(is_compaction) {
                     newest_first.reverse();
                     return Ok(newest_first);
                 }
