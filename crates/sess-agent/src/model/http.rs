@@ -471,7 +471,9 @@ fn client_for(url: &reqwest::Url) -> Result<reqwest::Client, ModelError> {
     if is_loopback(url) {
         client = client.no_proxy();
     }
-    client.build().map_err(|error| ModelError::Refused(format!("no HTTP client can be made: {}", cause(&error))))
+    client
+        .build()
+        .map_err(|error| ModelError::Refused(format!("no HTTP client can be made: {}", cause(&error))))
 }
 
 fn is_loopback(url: &reqwest::Url) -> bool {
