@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use serde_json::{Map, Value};
 use sess_agent::{
     confine::{self, Confinement},
     files::Files,
@@ -25,7 +26,6 @@ use sess_core::{
     identity::SESS_SESSION,
     permission::Trust,
 };
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
@@ -56,11 +56,15 @@ pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::
     let agents = agents(context, team, Arc::clone(&onlooker) as Arc<dyn Person>, trust, lease)?;
     let session = open_session(context, &agents, args.agent.as_deref()).await?;
     let Some(message) = message else {
-        return Err(Usage("there is no message: sess run --exec \"what to do\", or give it on standard input".to_owned()).into());
+        return Err(Usage(
+            "there is no message: sess run --exec \"what to do\", or give it on standard input".to_owned(),
+        )
+        .into());
     };
     let cancel = CancellationToken::new();
+    let chosen = args.agent.as_deref();
     tokio::select! {
-        ended = exec::run(&agents, &onlooker, &context.caller, session, &message, &cancel) => ended,
+        ended = exec::run(&agents, &onlooker, &context.caller, session, chosen, &message, &cancel) => ended,
         // What was acknowledged is stored, and the lease of what was not ends by itself.
         heard = second_signal(&cancel) => heard.map(|()| ExitCode::from(130)).context("signals cannot be heard"),
     }
@@ -97,7 +101,10 @@ fn lease(context: &Context) -> anyhow::Result<Duration> {
         None => Ok(LEASE),
         Some((_, text)) => match text.parse() {
             Ok(ms @ 100..=3_600_000) => Ok(Duration::from_millis(ms)),
-            _ => Err(Usage(format!("SESS_LEASE_MS is \"{text}\": expected milliseconds, 100 to 3600000")).into()),
+            _ => {
+                Err(Usage(format!("SESS_LEASE_MS is \"{text}\": expected milliseconds, 100 to 3600000"))
+                    .into())
+            }
         },
     }
 }
@@ -126,8 +133,9 @@ pub fn agents(
 ) -> anyhow::Result<Agents> {
     let env = context.env.clone();
     let open_model = move |spec: &sess_core::agent::ModelSpec| {
-        let variable =
-            |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
+        let variable = |name: &str| {
+            env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone())
+        };
         model::open(spec, model::endpoint_for(spec, &variable))
     };
     let world = World::new(context)?;
@@ -162,7 +170,8 @@ impl World {
         let confinement = match wanted.sandbox {
             None => None,
             Some(sandbox) => {
-                let path = self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
+                let path =
+                    self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
                 let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
                 let options = confine::Options {
                     sandbox,
@@ -190,7 +199,8 @@ impl World {
                 };
                 let http = model::http_client(url).map_err(|error| error.to_string())?;
                 let call_timeout = mcp::CALL_TIMEOUT;
-                let options = mcp::Options { root, env: self.env_of(wanted), confinement, http, call_timeout };
+                let options =
+                    mcp::Options { root, env: self.env_of(wanted), confinement, http, call_timeout };
                 Arc::new(McpTools::new(server.clone(), options))
             }
             ToolsetKind::SessionPlan | ToolsetKind::SessionContext | ToolsetKind::UserPrompt => {
@@ -219,5 +229,7 @@ async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
 fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
     let main = ["cmd", "path", "pattern", "agent", "message", "session_id"];
     let shown = main.iter().find_map(|key| arguments.get(*key)?.as_str());
-    format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default()).trim_end().to_owned()
+    format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default())
+        .trim_end()
+        .to_owned()
 }

@@ -11,7 +11,7 @@ use console::Style;
 use serde_json::{Value, json};
 use sess_app::{
     App, Caller, ReadEvents, Redaction,
-    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request},
+    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request, split_command},
 };
 use sess_core::{
     RunId,
@@ -164,23 +164,26 @@ pub async fn run(
     onlooker: &Arc<Onlooker>,
     caller: &Caller,
     session: NewSession,
+    chosen: Option<&str>,
     line: &str,
     cancel: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let app = agents.app();
     let active = agents.agent(Some(session.agent.as_str()))?;
-    let (agent, text) = match agents.read_line(active, line) {
-        Line::Say { agent, text } => (agent, text),
-        Line::Switch(agent) => (agent, String::new()),
-    };
     let id = session.id.clone();
-    let mut cursor = app.events_head().await?;
-    let note = match app.find_session(&id).await? {
-        Some(stored) => {
-            agents.approved(&stored).await?.filter(|told| told.agent == agent).and_then(|told| told.note)
-        }
+    let approved = match app.find_session(&id).await? {
+        Some(stored) => agents.approved(&stored).await?,
         None => None,
     };
+    let is_command = split_command(line).is_some_and(|(word, _)| agents.command(active, word).is_some());
+    let (agent, text) = match (agents.read_line(active, line), &approved) {
+        // The planner's work is done: who says nothing else speaks to whoever executes the plan.
+        (_, Some(told)) if chosen.is_none() && !is_command => (told.agent.clone(), line.to_owned()),
+        (Line::Say { agent, text }, _) => (agent, text),
+        (Line::Switch(agent), _) => (agent, String::new()),
+    };
+    let mut cursor = app.events_head().await?;
+    let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
     let is_executing = note.is_some();
     let run = agents.queue(Request { session, agent, text, note, idempotency_key: None }).await?;
     let finishing = agents.finish(&run, cancel);
