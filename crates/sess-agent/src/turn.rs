@@ -152,7 +152,7 @@ struct Driver {
 /// Something that was at work has ended.
 enum Done {
     Model(Result<Reply, ModelError>),
-    Compacted { summary: String, usage: Usage },
+    Compacted { summary: Option<String>, usage: Usage },
     Tool { call: usize, output: ToolOutput },
     Permit { call: usize, permit: Permit },
 }
@@ -240,7 +240,9 @@ impl Driver {
         Ok(Some(match done {
             Done::Model(Ok(reply)) => self.replied(reply),
             Done::Model(Err(error)) => self.failed(error),
-            Done::Compacted { summary, usage } => {
+            // Interrupted: the conversation stays as it was.
+            Done::Compacted { summary: None, usage } => Input::Compacted { usage },
+            Done::Compacted { summary: Some(summary), usage } => {
                 let mut mark = Body::text(Role::System, "", self.host.now());
                 mark.content = vec![Block::Compaction { summary }];
                 mark.agent_id = Some(self.agent.clone());
@@ -301,9 +303,9 @@ impl Driver {
     fn compact(&mut self) {
         self.host.tell(News::Compacting);
         let (model, request) = (Arc::clone(&self.cast.model), Arc::clone(&self.request));
-        let interrupt = self.interrupt.clone();
+        let (context_window, interrupt) = (self.cast.rules.context_window, self.interrupt.clone());
         self.work.spawn(async move {
-            let (summary, usage) = compact::summary(&*model, &request, &interrupt).await;
+            let (summary, usage) = compact::summary(&*model, &request, context_window, &interrupt).await;
             Done::Compacted { summary, usage }
         });
     }

@@ -80,8 +80,9 @@ struct Inner {
     app: App,
     setup: AgentsSetup,
     models: Mutex<HashMap<String, Arc<dyn Model>>>,
-    /// Toolboxes that keep something running, by agent and place in its list.
-    toolboxes: Mutex<HashMap<(AgentId, usize), Arc<dyn Toolbox>>>,
+    /// Toolboxes that keep something running, by session, agent and place in its list: what they run acts
+    /// for one session.
+    toolboxes: Mutex<HashMap<(SessionId, AgentId, usize), Arc<dyn Toolbox>>>,
     /// Tools that the person allowed until this process ends.
     allowed: Mutex<Vec<String>>,
 }
@@ -353,6 +354,12 @@ impl Agents {
         let model = (self.inner.setup.open_model)(self.team().model_of(agent))?;
         models.insert(agent.model.clone(), Arc::clone(&model));
         Ok(model)
+    }
+
+    /// Ends what toolboxes keep running for a session.
+    fn close_toolboxes(&self, session: &SessionId) {
+        let mut kept = self.inner.toolboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(of, _, _), _| of != session);
     }
 
     /// Returns how an agent is confined in a session: never freer than anybody above it.

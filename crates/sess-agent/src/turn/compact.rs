@@ -15,21 +15,26 @@ const INSTRUCTION: &str = "You summarise a conversation between a person and an 
 const REQUEST: &str = "Summarise the conversation so far, as instructed.";
 /// How much of a tool's answer the summary is made from, when the whole is too long.
 const SHORTENED_BYTES: usize = 500;
-/// How much of a message is kept word for word.
-const QUOTED_BYTES: usize = 4_000;
+/// How much of the person's last message is kept word for word, when nobody knows the window.
+const QUOTED_BYTES: usize = 32_000;
+const SAID_LAST: &str = "\n\nThe person's last message, word for word:\n";
 /// How many of the newest messages a summary without a model is made from.
 const QUOTED_LEN: usize = 12;
 
-/// Returns a summary of the conversation, and what it took.
+/// Returns a summary of the conversation, and what it took; no summary when it was interrupted.
 ///
 /// When the model cannot make one, the beginnings of the newest messages stand in for it:
 /// the messages themselves stay in the transcript, so nothing is lost but the overview.
 pub(super) async fn summary(
     model: &dyn Model,
     request: &Request,
+    context_window: Option<u32>,
     interrupt: &CancellationToken,
-) -> (String, Usage) {
+) -> (Option<String>, Usage) {
     let mut usage = Usage::default();
+    // Half of the window, by the same estimate that found it full; the rest is for what comes.
+    let quoted = context_window.map_or(QUOTED_BYTES, |tokens| tokens as usize * 3 / 2);
+    let said_last = request_of(&request.messages).map(|text| cut(&text, quoted));
     for shorten in [false, true] {
         let mut messages = request.messages.clone();
         if shorten {
@@ -48,36 +53,35 @@ pub(super) async fn summary(
                 add(&mut usage, &reply.usage);
                 let text = super::text_of(&reply.content);
                 if !text.trim().is_empty() {
-                    return (compacted(&text, request_of(&request.messages)), usage);
+                    return (Some(compacted(&text, said_last)), usage);
                 }
             }
             Err(ModelError::TooLong(_)) => {}
+            Err(ModelError::Cancelled { .. }) => return (None, usage),
             Err(error) => {
                 tracing::warn!(%error, "the model made no summary");
                 break;
             }
         }
     }
-    (compacted(&excerpts(&request.messages), request_of(&request.messages)), usage)
+    (Some(compacted(&excerpts(&request.messages), said_last)), usage)
 }
 
-fn compacted(summary: &str, request: Option<String>) -> String {
-    let request = request
-        .map_or(String::new(), |text| format!("\n\nThe person's last message, word for word:\n{text}"));
-    format!("{}{request}", summary.trim())
+fn compacted(summary: &str, said_last: Option<String>) -> String {
+    let said_last = said_last.map_or(String::new(), |text| format!("{SAID_LAST}{text}"));
+    format!("{}{said_last}", summary.trim())
 }
 
-/// Returns what the person said last.
+/// Returns what the person said last; an earlier summary has kept it, when nothing was said since.
 fn request_of(messages: &[Body]) -> Option<String> {
-    let said = messages.iter().rev().filter(|message| message.role == Role::User);
-    let mut texts = said.map(|message| {
-        let texts = message.content.iter().filter_map(|block| match block {
-            Block::Text { text } if text != REQUEST => Some(text.as_str()),
+    messages.iter().rev().find_map(|message| {
+        let said = message.content.iter().filter_map(|block| match block {
+            Block::Text { text } if message.role == Role::User => Some(text.as_str()),
+            Block::Compaction { summary } => summary.split_once(SAID_LAST).map(|(_, kept)| kept),
             _ => None,
         });
-        texts.collect::<Vec<_>>().join("\n")
-    });
-    texts.find(|text| !text.trim().is_empty()).map(|text| cut(&text, QUOTED_BYTES))
+        Some(said.collect::<Vec<_>>().join("\n")).filter(|text| !text.trim().is_empty())
+    })
 }
 
 fn shortened(message: &mut Body) {

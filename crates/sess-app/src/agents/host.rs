@@ -118,14 +118,15 @@ impl RunHost {
             ToolsetKind::UserPrompt => {
                 Arc::new(UserPrompt { person: Arc::clone(self.agents.person()), place: self.place() })
             }
-            // An outside server is started once, and lives on between turns.
+            // An outside server is started once in a session, and lives on between turns.
             ToolsetKind::Mcp(_) if sandbox.is_none() => {
+                let place = (self.session.id.clone(), agent.name.clone(), n);
                 let mut kept = self.agents.inner.toolboxes.lock().unwrap_or_else(PoisonError::into_inner);
-                match kept.get(&(agent.name.clone(), n)) {
+                match kept.get(&place) {
                     Some(toolbox) => Arc::clone(toolbox),
                     None => {
                         let opened = self.open(kind, sandbox)?;
-                        kept.insert((agent.name.clone(), n), Arc::clone(&opened));
+                        kept.insert(place, Arc::clone(&opened));
                         opened
                     }
                 }

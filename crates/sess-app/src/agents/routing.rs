@@ -51,24 +51,34 @@ impl Agents {
     /// Returns who executes an approved plan.
     ///
     /// `plans.on_approve`, else the agent that was active before the planner,
-    /// else the one the session was begun with, else the first.
+    /// else the one the session was begun with, else the first. Whoever is
+    /// active in the planner's place was switched to already.
     pub async fn executor(&self, session: &Session) -> Result<AgentId> {
         let team = self.team();
         if let Some(agent) = &team.on_approve {
             return Ok(agent.clone());
         }
-        let store = self.app().store()?;
-        let author = store.plan_log(&session.id, 1).await?.pop().and_then(|newest| newest.agent.parse().ok());
-        let planner = &author.unwrap_or_else(|| session.agent.clone());
-        let page = store.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
+        let active = &session.agent;
+        if team.agent(active).is_some() && self.planner(session).await?.is_some_and(|agent| agent != *active)
+        {
+            return Ok(active.clone());
+        }
+        let page = self.app().store()?.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
         for message in page.messages.iter().rev() {
-            let agent = message.parse()?.agent_id.filter(|agent| agent != planner);
+            let agent = message.parse()?.agent_id.filter(|agent| agent != active);
             if let Some(agent) = agent.filter(|agent| team.agent(agent).is_some()) {
                 return Ok(agent);
             }
         }
-        let begun_with = session.key.agent().filter(|agent| agent != planner && team.agent(agent).is_some());
+        let begun_with = session.key.agent().filter(|agent| agent != active && team.agent(agent).is_some());
         Ok(begun_with.unwrap_or_else(|| team.entry().name.clone()))
+    }
+
+    /// Returns the agent that wrote the plan; what a person or another program added does not count.
+    async fn planner(&self, session: &Session) -> Result<Option<AgentId>> {
+        let log = self.app().store()?.plan_log(&session.id, LOOKED_BACK_LEN).await?;
+        let mut agents = log.iter().rev().filter_map(|written| written.agent.parse().ok());
+        Ok(agents.find(|agent| self.team().agent(agent).is_some()))
     }
 
     /// Returns the plan, when it waits for the person's review.

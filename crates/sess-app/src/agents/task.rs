@@ -107,7 +107,9 @@ impl Tasks {
         };
         let run = self.agents.queue(request).await?;
         // A task may hold tasks: the future would contain itself.
-        let run = Box::pin(self.agents.finish(&run, cancel)).await?;
+        let finished = Box::pin(self.agents.finish(&run, cancel)).await;
+        self.agents.close_toolboxes(&run.session);
+        let run = finished?;
         let result = run.result.unwrap_or_default();
         Ok(match run.state {
             RunState::Done if result.trim().is_empty() => {

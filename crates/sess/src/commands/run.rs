@@ -62,8 +62,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::
         .into());
     };
     let cancel = CancellationToken::new();
+    let chosen = args.agent.as_deref();
     tokio::select! {
-        ended = exec::run(&agents, &onlooker, &context.caller, session, &message, &cancel) => ended,
+        ended = exec::run(&agents, &onlooker, &context.caller, session, chosen, &message, &cancel) => ended,
         // What was acknowledged is stored, and the lease of what was not ends by itself.
         heard = second_signal(&cancel) => heard.map(|()| ExitCode::from(130)).context("signals cannot be heard"),
     }

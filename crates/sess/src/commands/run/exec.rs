@@ -1,8 +1,9 @@
 //! `sess run --exec`: one message, no questions, an exit code by the outcome.
 
 use std::{
+    collections::HashMap,
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -10,9 +11,10 @@ use console::Style;
 use serde_json::{Value, json};
 use sess_app::{
     App, Caller, ReadEvents, Redaction,
-    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request},
+    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request, split_command},
 };
 use sess_core::{
+    RunId,
     redact::{redact, redact_json},
     run::{Run, RunState},
     session::{NewSession, Session},
@@ -29,13 +31,14 @@ const EVENTS_PER_PAGE: usize = 200;
 pub struct Onlooker {
     output: Output,
     redaction: Redaction,
-    /// Text whose line is not complete yet: a secret is only recognised whole.
-    line: Mutex<String>,
+    /// Text whose line is not complete yet, of each run: a secret is only recognised whole, and tasks
+    /// speak at the same time.
+    unfinished: Mutex<HashMap<RunId, String>>,
 }
 
 impl Onlooker {
     pub fn new(json: bool, redaction: Redaction) -> Self {
-        Self { output: Output::new(json), redaction, line: Mutex::default() }
+        Self { output: Output::new(json), redaction, unfinished: Mutex::default() }
     }
 
     fn print(&self, place: &Place, mut event: Value) {
@@ -55,20 +58,26 @@ impl Onlooker {
         }
     }
 
+    fn unfinished(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells text in whole lines.
-    fn text(&self, place: &Place, kind: &str, text: &str) {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+    fn text(&self, place: &Place, text: &str) {
+        let mut unfinished = self.unfinished();
+        let line = unfinished.entry(place.run.clone()).or_default();
         line.push_str(text);
-        if let Some(end) = line.rfind('\n') {
-            let rest = line.split_off(end + 1);
-            let whole = std::mem::replace(&mut *line, rest);
-            drop(line);
-            self.print(place, json!({ "type": kind, "text": whole }));
+        let end = whole_lines(line);
+        if end > 0 {
+            let rest = line.split_off(end);
+            let whole = std::mem::replace(line, rest);
+            drop(unfinished);
+            self.print(place, json!({ "type": "text", "text": whole }));
         }
     }
 
     fn finish_line(&self, place: &Place) {
-        let rest = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
+        let rest = self.unfinished().remove(&place.run).unwrap_or_default();
         if !rest.is_empty() {
             self.print(place, json!({ "type": "text", "text": rest }));
         }
@@ -117,10 +126,10 @@ impl Person for Onlooker {
             return;
         }
         match news {
-            News::Text(text) => self.text(place, "text", text),
+            News::Text(text) => self.text(place, text),
             News::Thinking(_) | News::Calling { .. } | News::Compacting => {}
             News::Retry { why, after_ms } => {
-                self.line.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                self.unfinished().remove(&place.run);
                 self.print(place, json!({ "type": "retry", "why": why, "after_ms": after_ms }));
             }
             News::ToolStarted { id, name, arguments } => {
@@ -155,23 +164,26 @@ pub async fn run(
     onlooker: &Arc<Onlooker>,
     caller: &Caller,
     session: NewSession,
+    chosen: Option<&str>,
     line: &str,
     cancel: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let app = agents.app();
     let active = agents.agent(Some(session.agent.as_str()))?;
-    let (agent, text) = match agents.read_line(active, line) {
-        Line::Say { agent, text } => (agent, text),
-        Line::Switch(agent) => (agent, String::new()),
-    };
     let id = session.id.clone();
-    let mut cursor = app.events_head().await?;
-    let note = match app.find_session(&id).await? {
-        Some(stored) => {
-            agents.approved(&stored).await?.filter(|told| told.agent == agent).and_then(|told| told.note)
-        }
+    let approved = match app.find_session(&id).await? {
+        Some(stored) => agents.approved(&stored).await?,
         None => None,
     };
+    let is_command = split_command(line).is_some_and(|(word, _)| agents.command(active, word).is_some());
+    let (agent, text) = match (agents.read_line(active, line), &approved) {
+        // The planner's work is done: who says nothing else speaks to whoever executes the plan.
+        (_, Some(told)) if chosen.is_none() && !is_command => (told.agent.clone(), line.to_owned()),
+        (Line::Say { agent, text }, _) => (agent, text),
+        (Line::Switch(agent), _) => (agent, String::new()),
+    };
+    let mut cursor = app.events_head().await?;
+    let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
     let is_executing = note.is_some();
     let run = agents.queue(Request { session, agent, text, note, idempotency_key: None }).await?;
     let finishing = agents.finish(&run, cancel);
@@ -197,6 +209,15 @@ pub async fn run(
         show_end(agents, onlooker, &run, app.find_session(&id).await?.as_ref()).await?;
     }
     Ok(exit_code(&run))
+}
+
+/// Returns how much of a text can be told: its lines, up to a private key that is still coming.
+fn whole_lines(text: &str) -> usize {
+    let end = text.rfind('\n').map_or(0, |at| at + 1);
+    match text.rfind("-----BEGIN ") {
+        Some(key) if key < end && !text[key..end].contains("-----END ") => key,
+        _ => end,
+    }
 }
 
 async fn follow(
