@@ -20,14 +20,17 @@ import figures
 import io_errors
 import keys
 import kills
+import leases
 import originals
 import plans
 import power
+import runs
 import together
 from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
-          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals)}
+          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
+           runs, leases)}
 SHOWN_MAX = 5
 
 

@@ -8,6 +8,7 @@
 //   FI_ERR    EIO, ENOSPC   the call fails with this error and does nothing
 //             SHORT         a write moves half of its bytes; calls that cannot be short work
 //             KILL          the process dies by SIGKILL just before the call
+//             KILL_AFTER    it dies just after the call; only a sync or a truncation does that
 //   FI_OPS    which kinds count: w write and truncate, s sync, r rename and link,
 //             o open that creates, u unlink (default wsro)
 //   FI_COUNT  a file that gets the number of counted calls when the process exits
@@ -30,13 +31,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum verdict { WORKS, FAILS, IS_SHORT };
+enum verdict { WORKS, FAILS, IS_SHORT, IS_LAST };
 
 static const char *directory;
 static size_t directory_len;
 static const char *kinds = "wsro";
 static long chosen;
-static int is_sticky, is_short, kills, error_number = EIO;
+static int is_sticky, is_short, kills, kills_after, error_number = EIO;
 static long counted;
 
 __attribute__((constructor)) static void read_environment(void) {
@@ -50,6 +51,7 @@ __attribute__((constructor)) static void read_environment(void) {
         if (strcmp(value, "ENOSPC") == 0) error_number = ENOSPC;
         is_short = strcmp(value, "SHORT") == 0;
         kills = strcmp(value, "KILL") == 0;
+        kills_after = strcmp(value, "KILL_AFTER") == 0;
     }
 }
 
@@ -87,14 +89,17 @@ static int name_is_below(int dir, const char *path) {
 
 // --- Is it this call's turn? ---
 
+static void die(void) {
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+}
+
 static enum verdict judge(char kind) {
     if (!strchr(kinds, kind)) return WORKS;
     long number = __sync_add_and_fetch(&counted, 1);
     if (chosen == 0 || number < chosen || (number > chosen && !is_sticky)) return WORKS;
-    if (kills) {
-        kill(getpid(), SIGKILL);
-        for (;;) pause();
-    }
+    if (kills) die();
+    if (kills_after) return IS_LAST;
     if (is_short) return IS_SHORT;
     errno = error_number;
     return FAILS;
@@ -113,7 +118,7 @@ static enum verdict judge(char kind) {
         if (fd_is_below(fd)) switch (judge('w')) {           \
             case FAILS: return -1;                           \
             case IS_SHORT: if (len > 1) return real halved;  \
-            case WORKS: break;                               \
+            case WORKS: case IS_LAST: break;                 \
         }                                                    \
         return real arguments;                               \
     }
@@ -137,8 +142,11 @@ WRITE(pwritev64, (int fd, const struct iovec *parts, int len, off64_t at), (fd, 
 #define ON_FILE(name, kind, parameters, arguments, ...)                \
     int name parameters {                                              \
         REAL(int, name, __VA_ARGS__);                                  \
-        if (fd_is_below(fd) && judge(kind) == FAILS) return -1;        \
-        return real arguments;                                         \
+        enum verdict verdict = fd_is_below(fd) ? judge(kind) : WORKS;  \
+        if (verdict == FAILS) return -1;                               \
+        int result = real arguments;                                   \
+        if (verdict == IS_LAST) die();                                 \
+        return result;                                                 \
     }
 
 ON_FILE(fsync, 's', (int fd), (fd), int)

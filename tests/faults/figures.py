@@ -19,6 +19,11 @@ FULL = {
     "clocks": 50,
     "races": 100,
     "appends": 10_000,
+    # Each kills at all of the fail points of a turn.
+    "run_chains": 100,
+    "run_kills": 200,
+    "leases": 100,
+    "lease_clocks": 50,
 }
 
 TENTH = {
@@ -32,6 +37,10 @@ TENTH = {
     "clocks": 20,
     "races": 20,
     "appends": 1_000,
+    "run_chains": 20,
+    "run_kills": 20,
+    "leases": 20,
+    "lease_clocks": 20,
 }
 
 LONG = {
@@ -45,6 +54,10 @@ LONG = {
     "clocks": 200,
     "races": 1_000,
     "appends": 10_000,
+    "run_chains": 2_000,
+    "run_kills": 10_000,
+    "leases": 10_000,
+    "lease_clocks": 200,
 }
 
 

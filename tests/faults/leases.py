@@ -1,0 +1,148 @@
+"""P5: a run whose node died ends as aborted within the lease, once, and a late result is fenced off.
+P13: a wrong wall clock neither ends a lease nor prolongs it.
+
+A node is stopped in the middle of a turn; another one, which waits for the session, has
+to settle the run when the lease ends. Then the first one goes on, and must find that
+nothing it still has to say is wanted. With the clocks wrong the same holds, and a node
+that is merely slow keeps its run.
+"""
+
+import glob
+import signal
+import sqlite3
+import time
+from contextlib import closing
+
+from lab import Broken, Lab
+from nodes import LEASE_MS, MARK, Model, Node, Room
+
+NAME = "leases"
+LIBRARIES = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+CLOCKS = ("-400d", "+3650d")
+# For a machine that has more to do.
+TOLERANCE_S = 3.0
+WAIT_S = 30.0
+
+SLOW = [{"tool_calls": [{"name": "list_directory", "arguments": {"path": "."}},
+                        {"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 150},
+        {"tool_calls": [{"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 150},
+        {"text": "That was all.", "delay_ms": 150}]
+# Longer than a lease, and alive.
+LIVELY = [{"text": "That took a while.", "delay_ms": 3 * LEASE_MS}]
+
+
+def run(lab: Lab) -> str:
+    library = next(iter(glob.glob(LIBRARIES)), None)
+    settled_s: list[float] = []
+    slow, lively = Model(lab, SLOW), Model(lab, LIVELY)
+    kept = 0
+    try:
+        lab.each(range(lab.figures.leases),
+                 lambda number: settled_s.append(stop(lab, slow, number, (None, None), library)))
+        if library:
+            ways = [(CLOCKS[n % 2], None) if n % 4 < 2 else (None, CLOCKS[n % 2])
+                    for n in range(lab.figures.lease_clocks)]
+            half = len(ways) // 2
+            lab.each(enumerate(ways[:half]),
+                     lambda item: settled_s.append(stop(lab, slow, f"clock-{item[0]}", item[1], library)))
+            lab.each(ways[half:], lambda clocks: keep(lab, lively, clocks, library))
+            kept = len(ways) - half
+    finally:
+        slow.stop()
+        lively.stop()
+    clocks = f"{kept} kept by live ones with a clock wrong" if library else "no faketime for wrong clocks"
+    return (f"P5, P13 leases: {len(settled_s):,} runs of stopped nodes settled after {min(settled_s, default=0):.2f} to "
+            f"{max(settled_s, default=0):.2f} s (the lease is {LEASE_MS} ms), {clocks}, {{lost}}")
+
+
+def wrong_clock(library: str | None, shift: str | None) -> dict:
+    """Returns the environment of a node whose wall clock is wrong; the others are not touched."""
+    if not shift:
+        return {}
+    return {"LD_PRELOAD": library, "FAKETIME": shift,
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+
+
+def stop(lab: Lab, model: Model, name, clocks: tuple, library: str | None) -> float:
+    """Stops a node in mid-turn; returns how long it took until its run was settled."""
+    rng = lab.rng(NAME, name)
+    room = Room(lab, model, "leases")
+    first = room.node(wrong_clock(library, clocks[0]))
+    until(room, "a run begins", lambda: "running" in room.states().values())
+    run_id = next(iter(room.states()))
+    # Queued behind the first one, and waiting when it is stopped.
+    second = room.node(wrong_clock(library, clocks[1]))
+    until(room, "a second run is queued", lambda: len(room.states()) == 2)
+    time.sleep(rng.random() * 0.25)
+    stop_outside_commit(room, first)
+    stopped = time.monotonic()
+    if room.states()[run_id] != "running":
+        raise Broken(f"a turn that waits ended before its node was stopped, in {room.home}")
+    until(room, "the run of a stopped node is settled", lambda: room.states()[run_id] != "running")
+    took_s = time.monotonic() - stopped
+    if room.states()[run_id] != "aborted":
+        raise Broken(f"the run of a stopped node is {room.states()[run_id]}, in {room.home}")
+    if took_s > LEASE_MS / 1000 + TOLERANCE_S:
+        raise Broken(f"a lease of {LEASE_MS} ms ended after {took_s:.2f} s, in {room.home}")
+    before = room.bodies_of(run_id)
+    # It comes back into the next run, or after it.
+    is_late = rng.random() < 0.5
+    if is_late:
+        second.wait()
+    first.signal(signal.SIGCONT)
+    if first.wait() != 1:
+        raise Broken(f"a node that lost its run ended well, in {room.home}")
+    if not is_late:
+        second.wait()
+    if room.bodies_of(run_id) != before:
+        raise Broken(f"a late result was recorded: run {run_id}, in {room.home}")
+    # What it called last may meet the tools of the next run, as a dead node's may.
+    room.dead.add(first.process.pid)
+    if room.node().wait() != 0:
+        raise Broken(f"the session does not go on: {room.states()}, in {room.home}")
+    room.check()
+    room.remove()
+    return took_s
+
+
+def keep(lab: Lab, model: Model, clocks: tuple, library: str) -> None:
+    """Lets a slow node live beside one that waits: its run must not be taken away."""
+    room = Room(lab, model, "leases")
+    first = room.node(wrong_clock(library, clocks[0]))
+    until(room, "a run begins", lambda: "running" in room.states().values())
+    second = room.node(wrong_clock(library, clocks[1]))
+    codes = first.wait(), second.wait()
+    if codes != (0, 0) or set(room.states().values()) != {"done"}:
+        raise Broken(f"with the clocks at {clocks} a live node lost its run: {room.states()}, in {room.home}")
+    room.check()
+    room.remove()
+
+
+def stop_outside_commit(room: Room, node: Node) -> None:
+    """Stops a node where it does not hold the store's lock: with that, everybody waits for it."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        node.signal(signal.SIGSTOP)
+        if may_write(room):
+            return
+        node.signal(signal.SIGCONT)
+        time.sleep(0.002)
+    raise Broken(f"a node holds the store's lock all the time, in {room.home}")
+
+
+def may_write(room: Room) -> bool:
+    with closing(sqlite3.connect(room.home / "sess.db", timeout=0.1, isolation_level=None)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("ROLLBACK")
+            return True
+        except sqlite3.OperationalError:
+            return False
+
+
+def until(room: Room, what: str, is_so) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise Broken(f"waited {WAIT_S:.0f} s in vain until {what}: {room.states()}, in {room.home}")
+        time.sleep(0.005)
