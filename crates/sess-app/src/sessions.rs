@@ -1,6 +1,6 @@
 //! What the owner does with sessions: star, rename, archive.
 
-use sess_core::{policy, session::Session};
+use sess_core::{SessionId, policy, session::Session};
 use sess_store::SessionPatch;
 
 use crate::{App, Caller, Error, Listed, Result, context};
@@ -9,6 +9,11 @@ use crate::{App, Caller, Error, Listed, Result, context};
 const TITLE_CHARS_MAX: usize = 500;
 
 impl App {
+    /// Returns a session as it stands, once it is stored.
+    pub async fn stored(&self, id: &SessionId) -> Result<Option<Session>> {
+        self.stored_session(id).await
+    }
+
     pub async fn star(&self, caller: &Caller, session: &Session, starred: bool) -> Result<Listed> {
         self.patch(caller, session, SessionPatch::Starred(starred)).await
     }

@@ -51,6 +51,9 @@ pub enum Command {
     /// Show plan and context end to end in a temporary store: no key, no network
     Demo,
 
+    /// Talk with the agents of the configuration
+    Run(Run),
+
     /// Serve the tools to an agent over MCP, on standard input and output
     Mcp(Mcp),
 
@@ -122,6 +125,20 @@ pub enum Command {
         /// A command, for its own page
         command: Option<String>,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// What to say first; a command of the configuration may begin it
+    pub message: Vec<String>,
+
+    /// Talk to this agent: `root` if not given, else the first
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+
+    /// Let tools act without asking; a plan is still yours to approve
+    #[arg(long)]
+    pub yolo: bool,
 }
 
 #[derive(Debug, Args)]
