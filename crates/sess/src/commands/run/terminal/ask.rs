@@ -36,6 +36,7 @@ pub async fn choose(asked: &Asked<'_>, choices: &[(char, &str)]) -> Option<char>
 }
 
 pub async fn permit(terminal: &Terminal, place: &Place, call: &Call) -> Permission {
+    terminal.screen().gap();
     let asked = terminal.ask().await;
     asked.forget_typed();
     let bold = Style::new().bold();
@@ -71,6 +72,7 @@ pub async fn permit(terminal: &Terminal, place: &Place, call: &Call) -> Permissi
 
 /// Asks by the schema, field by field.
 pub async fn answer(terminal: &Terminal, place: &Place, question: &Question) -> Answer {
+    terminal.screen().gap();
     let asked = terminal.ask().await;
     let bold = Style::new().bold();
     let title = question.title.as_deref().map(one_line).unwrap_or_else(|| "asks".to_owned());

@@ -61,28 +61,11 @@ pub async fn chat(
         terminations: signal(SignalKind::terminate())?,
     };
     chat.terminal.lines.set_words(words::all(&chat.agents));
-    chat.greet().await?;
-    let mut next = first;
-    loop {
-        let line = match next.take() {
-            Some(line) => {
-                let rest = visible(&line).replace('\n', "\r\n");
-                chat.print(Last::Talk, [format!("{}{rest}", chat.prompt().styled)]);
-                line
-            }
-            None => match chat.read().await {
-                Some(line) => line,
-                None => return Ok(ExitCode::SUCCESS),
-            },
-        };
-        chat.terminal.screen().fresh();
-        match chat.take(&line).await {
-            Ok(Flow::GoOn) => {}
-            Ok(Flow::Leave(code)) => return Ok(code),
-            // Whatever went wrong with one line, the next may do.
-            Err(error) => chat.complain(&format!("{error:#}")),
-        }
-    }
+    let terminal = Arc::clone(&chat.terminal);
+    terminal.set_quiet(true);
+    let outcome = chat.talk(first).await;
+    terminal.set_quiet(false);
+    outcome
 }
 
 pub(super) struct Chat {
@@ -114,6 +97,32 @@ pub(super) enum Ended {
 }
 
 impl Chat {
+    /// Takes line after line.
+    async fn talk(&mut self, first: Option<String>) -> anyhow::Result<ExitCode> {
+        self.greet().await?;
+        let mut next = first;
+        loop {
+            let line = match next.take() {
+                Some(line) => {
+                    let rest = visible(&line).replace('\n', "\r\n");
+                    self.terminal.screen().gap();
+                    self.print(Last::Line, [format!("{}{rest}", self.prompt().styled)]);
+                    line
+                }
+                None => match self.read().await {
+                    Some(line) => line,
+                    None => return Ok(ExitCode::SUCCESS),
+                },
+            };
+            match self.take(&line).await {
+                Ok(Flow::GoOn) => {}
+                Ok(Flow::Leave(code)) => return Ok(code),
+                // Whatever went wrong with one line, the next may do.
+                Err(error) => self.complain(&format!("{error:#}")),
+            }
+        }
+    }
+
     pub fn print(&self, kind: Last, rows: impl IntoIterator<Item = String>) {
         self.terminal.screen().print(kind, rows);
     }
@@ -183,6 +192,7 @@ impl Chat {
     async fn read(&mut self) -> Option<String> {
         let mut is_leaving = false;
         loop {
+            self.terminal.screen().gap();
             self.terminal.screen().pause();
             let prompt = self.prompt();
             let typed = tokio::select! {
@@ -267,13 +277,19 @@ impl Chat {
         let cancel = CancellationToken::new();
         *self.terminal.turn.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
         let started = Instant::now();
+        // Again: whoever had the terminal meanwhile may have left it otherwise.
         self.terminal.set_quiet(true);
         self.terminal.screen().begin(&request.agent);
         let ended = self.drive(request, &cancel).await;
         let context = self.terminal.screen().end();
-        self.terminal.set_quiet(false);
         let ended = ended?;
-        let Ended::Run(run) = &ended else { return Ok(ended) };
+        let run = match &ended {
+            Ended::Run(run) => run,
+            Ended::Left(_) => {
+                self.note("left while the turn was stopping: the session goes on where it stood");
+                return Ok(ended);
+            }
+        };
         if let Some(stored) = self.stored().await? {
             if self.agents.team().agent(&stored.agent).is_some() {
                 self.active = stored.agent.clone();

@@ -49,7 +49,7 @@ pub struct Lines {
 
 struct Editors {
     message: Editor<Words, DefaultHistory>,
-    answer: Editor<(), MemHistory>,
+    answer: Editor<Words, MemHistory>,
     history: Option<PathBuf>,
 }
 
@@ -68,7 +68,6 @@ impl Lines {
         for modifiers in [Modifiers::ALT, Modifiers::SHIFT] {
             message.bind_sequence(KeyEvent(KeyCode::Enter, modifiers), Cmd::Newline);
         }
-        message.bind_sequence(KeyEvent::ctrl('J'), Cmd::Newline);
         if let Some(path) = &history {
             // Made here, so that it is never anybody else's to read, not even for a moment.
             let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
@@ -78,6 +77,8 @@ impl Lines {
         }
         let mut answer = Editor::with_history(config.clone(), MemHistory::with_config(&config))
             .context("cannot edit lines")?;
+        // Without a helper its prompt would have no colours.
+        answer.set_helper(Some(Words::default()));
         let escape = Event::from(KeyEvent(KeyCode::Esc, Modifiers::NONE));
         answer.bind_sequence(escape, Cmd::Interrupt);
         Ok(Self { editors: Arc::new(Mutex::new(Editors { message, answer, history })) })
@@ -120,11 +121,12 @@ impl Editors {
             Kind::Answer => self.answer.readline(&prompt),
         };
         match line {
-            Ok(line) if kind == Kind::Message => {
-                self.remember(&line);
+            Ok(line) => {
+                if kind == Kind::Message {
+                    self.remember(&line);
+                }
                 Typed::Line(line.replace("\\\n", "\n"))
             }
-            Ok(line) => Typed::Line(line),
             Err(ReadlineError::Interrupted) => Typed::Interrupted,
             Err(error) => {
                 tracing::debug!(%error, "no line was read");

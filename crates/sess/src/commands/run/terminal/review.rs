@@ -101,7 +101,7 @@ impl Chat {
             Style::new().bold().apply_to("Plan"),
             dim.apply_to(format!(" · revision {revision} · {state}{since}"))
         );
-        self.print(Last::Talk, [head]);
+        self.print(Last::Plan, [head]);
         let gutter = frame.apply_to("│ ").to_string();
         match seen {
             None => {
@@ -116,7 +116,7 @@ impl Chat {
             }
         }
         self.terminal.screen().join();
-        self.print(Last::Talk, [frame.apply_to("╰─").to_string()]);
+        self.print(Last::Plan, [frame.apply_to("╰─").to_string()]);
         Ok(())
     }
 

@@ -86,6 +86,9 @@ pub enum Last {
     Text,
     Tool,
     Talk,
+    Plan,
+    /// What the person typed.
+    Line,
 }
 
 impl Screen {
@@ -107,14 +110,23 @@ impl Screen {
         self.draw(false);
     }
 
-    /// What comes next begins anew, as after the person's line.
-    pub fn fresh(&mut self) {
-        self.last = Last::Talk;
+    /// A blank row, unless there is one.
+    pub fn gap(&mut self) {
+        if self.last != Last::Nothing {
+            self.held.push(String::new());
+            self.last = Last::Nothing;
+        }
+        self.draw(true);
     }
 
     /// What comes next belongs to the row above, whatever it is.
     pub fn join(&mut self) {
         self.last = Last::Nothing;
+    }
+
+    /// Somebody else has written rows of this kind.
+    pub fn wrote(&mut self, kind: Last) {
+        self.last = kind;
     }
 
     pub fn begin(&mut self, agent: &AgentId) {
@@ -162,8 +174,7 @@ impl Screen {
 
     pub fn resume(&mut self) {
         self.is_asking = false;
-        // Whoever was asked has ended the last row.
-        self.last = Last::Talk;
+        self.last = Last::Line;
         self.draw(true);
     }
 
@@ -186,6 +197,10 @@ impl Screen {
         let depth = place.depth * INDENT;
         match news {
             News::Text(text) => {
+                let what = format!("{} answers", place.agent);
+                if turn.waiting.what != what {
+                    turn.waiting = Waiting { what, since: now };
+                }
                 self.speak(place);
                 let Some(voice) = self.voice(place) else { return };
                 let rows = voice.text.push(text, width.saturating_sub(depth));

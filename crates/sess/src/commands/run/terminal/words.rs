@@ -176,7 +176,10 @@ impl Chat {
             self.note("there are no sessions yet");
             return Ok(());
         }
-        list::table(&Output::new(false), &listing, Refs::Relative)
+        self.terminal.screen().gap();
+        list::table(&Output::new(false), &listing, Refs::Relative)?;
+        self.terminal.screen().wrote(Last::Talk);
+        Ok(())
     }
 }
 
