@@ -26,13 +26,13 @@ use rustix::fs::OFlags;
 use sess_app::Settings;
 use sess_core::{Timestamp, agent::Team, policy::ContextVisibility};
 
-pub use self::{
-    problem::Problems,
-    yaml::{Document, Node, Value},
-};
 use self::{
     problem::{Origin, Place, Problem},
     trust::Seen,
+};
+pub use self::{
+    problem::{Problems, nearest},
+    yaml::{Document, Node, Value},
 };
 
 /// How many days an unused plan file stays, when nobody says.

@@ -216,16 +216,25 @@ async fn diff(context: &Context, output: &Output, from: Option<u64>, to: Option<
         return output.raw(text.as_bytes());
     }
     for (index, line) in text.lines().enumerate() {
-        let style = match line.as_bytes().first() {
-            _ if index < 2 => Style::new().bold(),
-            Some(b'-') => Style::new().red(),
-            Some(b'+') => Style::new().green(),
-            Some(b'@') => Style::new().cyan(),
-            _ => Style::new(),
-        };
-        output.line(&style.apply_to(visible(line)).to_string())?;
+        let is_header = index < 2;
+        output.line(&if is_header {
+            Style::new().bold().apply_to(visible(line)).to_string()
+        } else {
+            coloured(line)
+        })?;
     }
     Ok(())
+}
+
+/// Colours a line of a difference.
+pub fn coloured(line: &str) -> String {
+    let style = match line.as_bytes().first() {
+        Some(b'-') => Style::new().red(),
+        Some(b'+') => Style::new().green(),
+        Some(b'@') => Style::new().cyan(),
+        _ => Style::new(),
+    };
+    style.apply_to(visible(line)).to_string()
 }
 
 async fn review(context: &Context, output: &Output, verdict: Verdict, args: Review) -> anyhow::Result<()> {

@@ -1,9 +1,11 @@
 //! `sess run`: agents of the configuration, in the terminal or for a program.
 
 mod exec;
+mod terminal;
 
 use std::{
     io::{IsTerminal as _, Read as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -28,12 +30,15 @@ use sess_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::terminal::Terminal;
 use super::Context;
 use crate::{
     cli,
     output::{Output, Usage, one_line},
 };
 
+/// What was typed, for the arrow keys.
+const HISTORY_FILE: &str = "run_history";
 /// The longest message that is read from standard input.
 const MESSAGE_BYTES_MAX: u64 = 10_000_000;
 
@@ -49,12 +54,19 @@ pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::
     if output.json && !args.exec {
         return Err(Usage("--json prints the events of one message: use it with --exec".to_owned()).into());
     }
-    let message = message(&args)?;
     let trust = if args.yolo { Trust::All } else { Trust::Ask };
     let lease = lease(context)?;
+    let chosen = args.agent.as_deref();
+    let message = message(&args)?;
+    if !args.exec && std::io::stdin().is_terminal() && output.is_terminal() {
+        let person = Arc::new(Terminal::new(history(context)?)?);
+        let agents = agents(context, team, Arc::clone(&person) as Arc<dyn Person>, trust, lease)?;
+        let session = open_session(context, &agents, chosen).await?;
+        return terminal::chat(agents, person, context.caller.clone(), session, message).await;
+    }
     let onlooker = Arc::new(exec::Onlooker::new(output.json, context.redaction));
     let agents = agents(context, team, Arc::clone(&onlooker) as Arc<dyn Person>, trust, lease)?;
-    let session = open_session(context, &agents, args.agent.as_deref()).await?;
+    let session = open_session(context, &agents, chosen).await?;
     let Some(message) = message else {
         return Err(Usage(
             "there is no message: sess run --exec \"what to do\", or give it on standard input".to_owned(),
@@ -62,12 +74,19 @@ pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::
         .into());
     };
     let cancel = CancellationToken::new();
-    let chosen = args.agent.as_deref();
     tokio::select! {
         ended = exec::run(&agents, &onlooker, &context.caller, session, chosen, &message, &cancel) => ended,
         // What was acknowledged is stored, and the lease of what was not ends by itself.
         heard = second_signal(&cancel) => heard.map(|()| ExitCode::from(130)).context("signals cannot be heard"),
     }
+}
+
+/// Returns where the lines that were typed are kept, for the arrow keys.
+fn history(context: &Context) -> anyhow::Result<Option<PathBuf>> {
+    let home = context.home()?;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    made.with_context(|| format!("cannot create {}", home.display()))?;
+    Ok(Some(home.join(HISTORY_FILE)))
 }
 
 /// Returns the file that the first word names, when it is a configuration.

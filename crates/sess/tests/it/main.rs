@@ -3,6 +3,7 @@
 
 mod agents;
 mod bad_stores;
+mod chat;
 mod config;
 mod config_files;
 mod events;
