@@ -23,6 +23,7 @@ pub struct Markdown {
     /// What closes the code block that is open.
     fence: Option<String>,
     has_rows: bool,
+    /// A blank row comes before the next one; at the end there is none.
     is_after_blank: bool,
 }
 
@@ -97,7 +98,8 @@ impl Markdown {
             return Vec::new();
         }
         let shape = self.shape(&self.line, Extent::Growing, width);
-        wrapped(&shape, width).into_iter().map(|(row, _)| row).collect()
+        let blank = self.is_after_blank.then(String::new);
+        blank.into_iter().chain(wrapped(&shape, width).into_iter().map(|(row, _)| row)).collect()
     }
 
     /// Ends the text; returns the rows that are left of it.
@@ -118,14 +120,12 @@ impl Markdown {
         let line = std::mem::take(&mut self.line);
         let carried = self.carried.is_some();
         if line.trim().is_empty() && self.fence.is_none() && !carried {
-            // Blank rows at the beginning, and all but one in a row, are left out.
-            if self.has_rows && !self.is_after_blank {
-                self.is_after_blank = true;
-                rows.push(String::new());
-            }
+            // Blank rows at the beginning and the end, and all but one in a row, are left out.
+            self.is_after_blank = self.has_rows;
             return;
         }
         let shape = self.shape(&line, Extent::Whole, width);
+        rows.extend(self.is_after_blank.then(String::new));
         rows.extend(wrapped(&shape, width).into_iter().map(|(row, _)| row));
         (self.has_rows, self.is_after_blank, self.carried) = (true, false, None);
         if carried {
@@ -152,6 +152,7 @@ impl Markdown {
         }
         let (_, last) = wrapped.pop().expect("there are several");
         let Some(cell) = shape.cells.get(last) else { return };
+        rows.extend(self.is_after_blank.then(String::new));
         rows.extend(wrapped.into_iter().map(|(row, _)| row));
         self.line.drain(..cell.at);
         self.carried =
