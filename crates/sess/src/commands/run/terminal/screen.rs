@@ -28,8 +28,8 @@ const END: &str = "\r\n";
 
 #[derive(Default)]
 pub struct Screen {
-    /// Rows of the moving part, as many as are on the terminal now.
-    moving: usize,
+    /// How wide the rows of the moving part are that are on the terminal now.
+    moving: Vec<usize>,
     drawn_at: Option<Instant>,
     /// The turn that runs.
     turn: Option<Turn>,
@@ -170,16 +170,18 @@ impl Screen {
     pub fn pause(&mut self) {
         self.draw(true);
         self.write(&self.erased());
-        (self.moving, self.is_asking) = (0, true);
+        self.moving.clear();
+        self.is_asking = true;
         self.write("\x1b[?25h");
     }
 
     pub fn resume(&mut self) {
         self.is_asking = false;
-        if !self.held.is_empty() {
+        if self.held.is_empty() {
+            self.last = Last::Line;
+        } else {
             self.held.insert(0, String::new());
         }
-        self.last = Last::Line;
         self.draw(true);
     }
 
@@ -372,21 +374,27 @@ impl Screen {
             text.push_str(&row);
             text.push_str(END);
         }
-        let moving = self.moving_rows();
+        let mut moving = self.moving_rows();
+        // What has scrolled away could not be taken away again.
+        let height_max = usize::from(Term::stdout().size().0).saturating_sub(1).max(1);
+        moving.drain(..moving.len().saturating_sub(height_max));
         if moving.is_empty() {
             text.push_str("\x1b[?25h");
         } else {
             text.push_str("\x1b[?25l");
             text.push_str(&moving.join(END));
         }
-        self.moving = moving.len();
+        self.moving = moving.iter().map(|row| measure_text_width(row)).collect();
         self.drawn_at = Some(Instant::now());
         self.write(&text);
     }
 
     /// What takes the moving part away: up to its first row, and everything from there.
     fn erased(&self) -> String {
-        match self.moving {
+        // A terminal that became narrower has wrapped them.
+        let width = self.width();
+        let rows: usize = self.moving.iter().map(|row| row.div_ceil(width).max(1)).sum();
+        match rows {
             0 => String::new(),
             1 => "\r\x1b[J".to_owned(),
             rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
