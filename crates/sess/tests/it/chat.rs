@@ -238,6 +238,8 @@ fn the_seed_runs_from_request_to_done_plan() {
     let plan = world.json(["plan", "show", "--session", "seed"]);
     assert_eq!((&plan["state"], &plan["revision"]), (&json!("done"), &json!(2)));
     assert!(models.stub.requests().iter().all(|request| request.status == 200));
+    // The note about the approval is the first thing that the executing agent is told.
+    assert!(models.last_question().contains("The plan has been approved: revision 2."));
     let history = world.data().join("run_history");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&history.metadata().expect("it is there").permissions());
