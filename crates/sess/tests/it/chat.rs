@@ -60,6 +60,10 @@ struct Chat {
 
 impl Chat {
     fn start(world: &World, models: &Models, args: &[&str]) -> Self {
+        Self::start_with(world, models, SEED, args)
+    }
+
+    fn start_with(world: &World, models: &Models, config: &str, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
         let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("UTF-8");
@@ -68,7 +72,7 @@ impl Chat {
         tcsetwinsize(open(), size).expect("a size");
         // Ctrl-C is a signal only to whoever has the terminal for its own.
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_sess"), "run", "--config", SEED]).args(args);
+        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_sess"), "run", "--config", config]).args(args);
         world.clean(&mut command);
         command.envs([("TERM", "xterm-256color"), ("NO_COLOR", "1"), ("ANTHROPIC_API_KEY", "a-key")]);
         command.env("ANTHROPIC_BASE_URL", &models.stub.url);
@@ -234,6 +238,8 @@ fn the_seed_runs_from_request_to_done_plan() {
     let plan = world.json(["plan", "show", "--session", "seed"]);
     assert_eq!((&plan["state"], &plan["revision"]), (&json!("done"), &json!(2)));
     assert!(models.stub.requests().iter().all(|request| request.status == 200));
+    // The note about the approval is the first thing that the executing agent is told.
+    assert!(models.last_question().contains("The plan has been approved: revision 2."));
     let history = world.data().join("run_history");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&history.metadata().expect("it is there").permissions());
@@ -303,6 +309,65 @@ fn ctrl_c_twice_leaves_a_turn_that_does_not_stop() {
     chat.expect("left while the turn was stopping");
     drop(store);
     assert_eq!(chat.end(), Some(130));
+}
+
+#[test]
+fn a_plan_can_wait_and_yolo_does_not_approve_it() {
+    let models = Models::new(vec![
+        Reply::call("write_session_plan", json!({ "content": "# Plan\n\n1. Touch `made`\n" })).when("go"),
+        Reply::call("exit_plan_mode", json!({})).when("Plan saved"),
+        Reply::text("Have a look.").when("ready for review"),
+        Reply::call("shell", json!({ "cmd": "touch made" })).when("approved: revision 1"),
+        Reply::text("Made."),
+    ]);
+    let world = World::new();
+    let config =
+        "agents:\n  solo:\n    model: anthropic/m\n    toolsets: [{type: session_plan}, {type: shell}]\n";
+    let config = world.write("solo.yaml", config);
+    let mut chat = Chat::start_with(&world, &models, config.to_str().expect("UTF-8"), &["--yolo", "go"]);
+    chat.answer("[l] later", "l");
+    chat.expect("the plan stays ready");
+    chat.expect("solo › ");
+    chat.line("/plan");
+    chat.expect("Plan · revision 1 · ready");
+    chat.expect("1. Touch made");
+    chat.expect("solo › ");
+    assert!(!world.path("made").exists());
+    chat.line("/review");
+    chat.answer("[l] later", "a");
+    chat.expect("● shell  touch made  ✓");
+    chat.expect("✓ the plan is done");
+    chat.expect("solo › ");
+    chat.line("/review");
+    chat.expect("no plan waits for your review");
+    chat.expect("solo › ");
+    chat.send("\x04");
+    assert_eq!(chat.end(), Some(0));
+    assert!(world.path("made").exists());
+}
+
+#[test]
+fn a_question_that_outlives_its_turn_is_put_away() {
+    let models = Models::new(vec![
+        Reply::call("shell", json!({ "cmd": "touch made" })).when("go"),
+        Reply::text("Here I am again.").when("second"),
+    ]);
+    let world = World::new();
+    let config =
+        "agents:\n  solo:\n    model: anthropic/m\n    limits: {seconds: 1}\n    toolsets: [{type: shell}]\n";
+    let config = world.write("solo.yaml", config);
+    let mut chat = Chat::start_with(&world, &models, config.to_str().expect("UTF-8"), &["go"]);
+    chat.expect("[y] once");
+    chat.expect("the turn has ended meanwhile: press Enter");
+    chat.line("y");
+    chat.expect("timed out");
+    chat.expect("solo › ");
+    chat.line("second");
+    chat.expect("Here I am again.");
+    chat.expect("solo › ");
+    chat.send("\x04");
+    assert_eq!(chat.end(), Some(0));
+    assert!(!world.path("made").exists());
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub fn summary(name: &str, arguments: &Map<String, Value>) -> String {
 
 /// Tells whether a result adds nothing to the line that says that the call went well.
 pub fn is_told_by_its_line(name: &str) -> bool {
-    matches!(name, "write_session_plan" | "exit_plan_mode" | "handoff" | "user_prompt")
+    matches!(name, "write_session_plan" | "exit_plan_mode" | "handoff" | "user_prompt" | TASK)
 }
 
 /// Returns a call in full, for the person who decides about it.

@@ -311,6 +311,12 @@ impl Chat {
     async fn drive(&mut self, request: Request, cancel: &CancellationToken) -> anyhow::Result<Ended> {
         let agents = self.agents.clone();
         let mut saying = Box::pin(agents.say(request, cancel));
+        // A Ctrl-C that came too late for the last turn is not meant for this one.
+        while tokio::select! {
+            biased;
+            late = self.interrupts.recv() => late.is_some(),
+            () = std::future::ready(()) => false,
+        } {}
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -11,6 +11,8 @@ use crate::output::visible;
 const PROSE_WIDTH_MAX: usize = 100;
 /// A line that grows longer is printed from its beginning: what has scrolled away cannot be drawn again.
 const GROWING_ROWS_MAX: usize = 6;
+/// How far the end of a link is looked for.
+const LINK_BYTES_MAX: usize = 1_000;
 const TAB: &str = "    ";
 
 /// One text, read line by line.
@@ -23,6 +25,7 @@ pub struct Markdown {
     /// What closes the code block that is open.
     fence: Option<String>,
     has_rows: bool,
+    /// A blank row comes before the next one; at the end there is none.
     is_after_blank: bool,
 }
 
@@ -97,7 +100,8 @@ impl Markdown {
             return Vec::new();
         }
         let shape = self.shape(&self.line, Extent::Growing, width);
-        wrapped(&shape, width).into_iter().map(|(row, _)| row).collect()
+        let blank = self.is_after_blank.then(String::new);
+        blank.into_iter().chain(wrapped(&shape, width).into_iter().map(|(row, _)| row)).collect()
     }
 
     /// Ends the text; returns the rows that are left of it.
@@ -118,14 +122,12 @@ impl Markdown {
         let line = std::mem::take(&mut self.line);
         let carried = self.carried.is_some();
         if line.trim().is_empty() && self.fence.is_none() && !carried {
-            // Blank rows at the beginning, and all but one in a row, are left out.
-            if self.has_rows && !self.is_after_blank {
-                self.is_after_blank = true;
-                rows.push(String::new());
-            }
+            // Blank rows at the beginning and the end, and all but one in a row, are left out.
+            self.is_after_blank = self.has_rows;
             return;
         }
         let shape = self.shape(&line, Extent::Whole, width);
+        rows.extend(self.is_after_blank.then(String::new));
         rows.extend(wrapped(&shape, width).into_iter().map(|(row, _)| row));
         (self.has_rows, self.is_after_blank, self.carried) = (true, false, None);
         if carried {
@@ -152,6 +154,7 @@ impl Markdown {
         }
         let (_, last) = wrapped.pop().expect("there are several");
         let Some(cell) = shape.cells.get(last) else { return };
+        rows.extend(self.is_after_blank.then(String::new));
         rows.extend(wrapped.into_iter().map(|(row, _)| row));
         self.line.drain(..cell.at);
         self.carried =
@@ -282,7 +285,8 @@ fn inline(text: &str, from: usize, base: Look, start: Look, extent: Extent) -> V
         let (at, c) = chars[n];
         let rest = &text[at..];
         let before = (n > 0).then(|| chars[n - 1].1);
-        let run = rest.chars().take_while(|other| *other == c).count();
+        let is_mark = matches!(c, '`' | '*' | '_' | '~');
+        let run = if is_mark { rest.bytes().take_while(|b| char::from(*b) == c).count() } else { 1 };
         let add = |cells: &mut Vec<Cell>, c: char, look: Look, at: usize| {
             cells.push(Cell { c, look, at: from + at });
         };
@@ -373,6 +377,7 @@ fn closing_ticks(body: &str, run: usize) -> Option<usize> {
 
 /// Reads `[words](address)`; returns both and how long it was.
 fn link(text: &str) -> Option<(&str, &str, usize)> {
+    let text = &text[..text.floor_char_boundary(LINK_BYTES_MAX)];
     let (words, rest) = text.strip_prefix('[')?.split_once("](")?;
     let (address, _) = rest.split_once(')')?;
     let is_plain = !words.is_empty() && !words.contains(['[', '`']) && !address.contains(char::is_whitespace);
@@ -533,6 +538,16 @@ mod tests {
         let mut markdown = Markdown::default();
         assert!(markdown.push(&text, 40).len() > 50, "the beginning is printed");
         assert!(markdown.growing(40).len() <= GROWING_ROWS_MAX);
+    }
+
+    #[test]
+    fn what_looks_like_markup_without_end_takes_no_time() {
+        for text in ["[", "`", "*a ", "**", "_", "[a](", "> "] {
+            let text = text.repeat(50_000);
+            let mut markdown = Markdown::default();
+            markdown.push(&text, 80);
+            markdown.finish(80);
+        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ const END: &str = "\r\n";
 
 #[derive(Default)]
 pub struct Screen {
-    /// Rows of the moving part, as many as are on the terminal now.
-    moving: usize,
+    /// How wide the rows of the moving part are that are on the terminal now.
+    moving: Vec<usize>,
     drawn_at: Option<Instant>,
     /// The turn that runs.
     turn: Option<Turn>,
@@ -44,7 +44,7 @@ struct Turn {
     since: Instant,
     is_stopping: bool,
     voices: HashMap<RunId, Voice>,
-    /// Who spoke last.
+    /// Who spoke or acted last.
     speaker: Option<RunId>,
     running: Vec<Running>,
     /// Arguments of calls that the person was asked about.
@@ -56,6 +56,8 @@ struct Turn {
 struct Voice {
     place: Place,
     text: Markdown,
+    /// What a sub-agent has said so far. Several may speak at once, so each is shown when it has finished.
+    whole: String,
     thought: Option<Thought>,
 }
 
@@ -168,13 +170,18 @@ impl Screen {
     pub fn pause(&mut self) {
         self.draw(true);
         self.write(&self.erased());
-        (self.moving, self.is_asking) = (0, true);
+        self.moving.clear();
+        self.is_asking = true;
         self.write("\x1b[?25h");
     }
 
     pub fn resume(&mut self) {
         self.is_asking = false;
-        self.last = Last::Line;
+        if self.held.is_empty() {
+            self.last = Last::Line;
+        } else {
+            self.held.insert(0, String::new());
+        }
         self.draw(true);
     }
 
@@ -201,8 +208,12 @@ impl Screen {
                 if turn.waiting.what != what {
                     turn.waiting = Waiting { what, since: now };
                 }
-                self.speak(place);
+                self.finish_thought(&place.run);
                 let Some(voice) = self.voice(place) else { return };
+                if place.depth > 0 {
+                    voice.whole.push_str(text);
+                    return;
+                }
                 let rows = voice.text.push(text, width.saturating_sub(depth));
                 self.print(Last::Text, rows.into_iter().map(|row| indented(depth, &row)));
                 self.draw(false);
@@ -222,6 +233,7 @@ impl Screen {
             News::Retry { why, after_ms } => {
                 if let Some(voice) = turn.voices.get_mut(&place.run) {
                     (voice.text, voice.thought) = (Markdown::default(), None);
+                    voice.whole.clear();
                 }
                 let seconds = Duration::from_millis(*after_ms);
                 let text = format!("↻ {}; asked again in {}", one_line(why), elapsed(seconds));
@@ -231,6 +243,7 @@ impl Screen {
                 self.finish_text(&place.run);
                 let summary = calls::summary(name, arguments);
                 if name == calls::TASK {
+                    self.speak(place);
                     // What the other agent does is shown below it.
                     let row =
                         call_row("◆", &Style::new().magenta(), name, &summary, "", width - depth.min(width));
@@ -289,6 +302,7 @@ impl Screen {
             (None, None) => String::new(),
         };
         turn.waiting = Waiting { what: format!("{} is asked", place.agent), since: Instant::now() };
+        self.speak(place);
         let style = if is_error { Style::new().red() } else { Style::new().green() };
         let mark = style.apply_to(if is_error { "✗" } else { "✓" });
         let end = format!("{mark}{}", Style::new().dim().apply_to(took));
@@ -303,32 +317,28 @@ impl Screen {
         Some(voices.entry(place.run.clone()).or_insert_with(|| Voice {
             place: place.clone(),
             text: Markdown::default(),
+            whole: String::new(),
             thought: None,
         }))
     }
 
-    /// Somebody speaks: another's line is ended, and a sub-agent says its name.
+    /// Somebody speaks or acts: a sub-agent says its name first, unless it was the last one to.
     fn speak(&mut self, place: &Place) {
-        self.finish_thought(&place.run);
         let Some(turn) = &mut self.turn else { return };
         let former = turn.speaker.replace(place.run.clone());
-        if former.as_ref() == Some(&place.run) {
-            return;
-        }
-        if let Some(former) = former {
-            self.finish_text(&former);
-        }
-        if place.depth > 0 {
+        if former.as_ref() != Some(&place.run) && place.depth > 0 {
             let name = Style::new().magenta().apply_to(format!("◆ {}", place.agent)).to_string();
-            self.last = Last::Tool;
-            self.print(Last::Text, [indented(place.depth * INDENT, &name)]);
+            self.gap();
+            self.print(Last::Nothing, [indented((place.depth - 1) * INDENT, &name)]);
         }
     }
 
     fn finish_thought(&mut self, run: &RunId) {
         let Some(voice) = self.turn.as_mut().and_then(|turn| turn.voices.get_mut(run)) else { return };
         let Some(thought) = voice.thought.take() else { return };
-        let depth = voice.place.depth * INDENT;
+        let place = voice.place.clone();
+        let depth = place.depth * INDENT;
+        self.speak(&place);
         let text = format!("✻ thought for {}", elapsed(thought.since.elapsed()));
         self.print(Last::Talk, [indented(depth, &Style::new().dim().apply_to(text).to_string())]);
     }
@@ -337,10 +347,14 @@ impl Screen {
         self.finish_thought(run);
         let width = self.width();
         let Some(voice) = self.turn.as_mut().and_then(|turn| turn.voices.get_mut(run)) else { return };
-        let depth = voice.place.depth * INDENT;
-        let mut rows = voice.text.finish(width.saturating_sub(depth));
-        while rows.last().is_some_and(|row| row.trim().is_empty()) {
-            rows.pop();
+        let place = voice.place.clone();
+        let depth = place.depth * INDENT;
+        let width = width.saturating_sub(depth);
+        let whole = std::mem::take(&mut voice.whole);
+        let mut rows = voice.text.push(&whole, width);
+        rows.extend(voice.text.finish(width));
+        if !rows.is_empty() {
+            self.speak(&place);
         }
         self.print(Last::Text, rows.into_iter().map(|row| indented(depth, &row)));
         self.draw(true);
@@ -360,21 +374,27 @@ impl Screen {
             text.push_str(&row);
             text.push_str(END);
         }
-        let moving = self.moving_rows();
+        let mut moving = self.moving_rows();
+        // What has scrolled away could not be taken away again.
+        let height_max = usize::from(Term::stdout().size().0).saturating_sub(1).max(1);
+        moving.drain(..moving.len().saturating_sub(height_max));
         if moving.is_empty() {
             text.push_str("\x1b[?25h");
         } else {
             text.push_str("\x1b[?25l");
             text.push_str(&moving.join(END));
         }
-        self.moving = moving.len();
+        self.moving = moving.iter().map(|row| measure_text_width(row)).collect();
         self.drawn_at = Some(Instant::now());
         self.write(&text);
     }
 
     /// What takes the moving part away: up to its first row, and everything from there.
     fn erased(&self) -> String {
-        match self.moving {
+        // A terminal that became narrower has wrapped them.
+        let width = self.width();
+        let rows: usize = self.moving.iter().map(|row| row.div_ceil(width).max(1)).sum();
+        match rows {
             0 => String::new(),
             1 => "\r\x1b[J".to_owned(),
             rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
@@ -385,13 +405,12 @@ impl Screen {
         let Some(turn) = &self.turn else { return Vec::new() };
         let width = self.width();
         let mut rows: Vec<String> = Vec::new();
-        if let Some(voice) = turn.speaker.as_ref().and_then(|run| turn.voices.get(run)) {
-            let depth = voice.place.depth * INDENT;
-            let growing = voice.text.growing(width.saturating_sub(depth));
+        if let Some(voice) = turn.voices.values().find(|voice| voice.place.depth == 0) {
+            let growing = voice.text.growing(width);
             if !growing.is_empty() && self.last != Last::Text && self.last != Last::Nothing {
                 rows.push(String::new());
             }
-            rows.extend(growing.iter().map(|row| indented(depth, row)));
+            rows.extend(growing);
         }
         if !rows.is_empty() || self.last != Last::Nothing {
             rows.push(String::new());

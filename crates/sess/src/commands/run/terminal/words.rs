@@ -156,17 +156,19 @@ impl Chat {
 
     async fn plan(&mut self) -> anyhow::Result<()> {
         let found = match self.stored().await? {
-            Some(stored) => self.agents.app().plan_of(&stored).await,
-            None => return Ok(self.note("this session has no plan yet")),
+            Some(stored) => match self.agents.app().plan_of(&stored).await {
+                Err(error) if error.kind() == Kind::NotFound => None,
+                found => Some(found?),
+            },
+            None => None,
         };
-        match found {
-            Ok(plan) => {
-                self.shown.remove(&self.session.id);
-                self.show_plan(&plan).await
-            }
-            Err(error) if error.kind() == Kind::NotFound => Ok(self.note("this session has no plan yet")),
-            Err(error) => Err(error.into()),
-        }
+        let Some(plan) = found else {
+            self.note("this session has no plan yet");
+            return Ok(());
+        };
+        // All of it, whatever the person has seen.
+        self.shown.remove(&self.session.id);
+        self.show_plan(&plan).await
     }
 
     async fn sessions(&self) -> anyhow::Result<()> {
