@@ -8,6 +8,7 @@ that is merely slow keeps its run.
 """
 
 import glob
+import pathlib
 import signal
 import sqlite3
 import time
@@ -123,11 +124,18 @@ def stop_outside_commit(room: Room, node: Node) -> None:
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         node.signal(signal.SIGSTOP)
+        until(room, "a node stands still", lambda: is_still(node))
         if may_write(room):
             return
         node.signal(signal.SIGCONT)
         time.sleep(0.002)
     raise Broken(f"a node holds the store's lock all the time, in {room.home}")
+
+
+def is_still(node: Node) -> bool:
+    """Tells whether the signal has reached every thread: one that runs may still commit."""
+    threads = pathlib.Path(f"/proc/{node.process.pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] in "TZ" for stat in threads)
 
 
 def may_write(room: Room) -> bool:
