@@ -109,7 +109,8 @@ async fn measure(replies: usize, calls: usize, rounds: usize) -> (Duration, Dura
 async fn commit(store: &dyn Store, session: &SessionId, count: usize) {
     for _ in 0..count {
         let at = Timestamp::default();
-        let message = NewMessage { id: MessageId::new(at, random()), body: Body::text(Role::User, "hello", at) };
+        let message =
+            NewMessage { id: MessageId::new(at, random()), body: Body::text(Role::User, "hello", at) };
         store.append(session, vec![message], None).await.expect("it is stored");
     }
 }
@@ -148,7 +149,12 @@ async fn memory() {
 fn memory_row(figure: &str, with_kib: u64, without_kib: u64) {
     let mb = |kib: u64| kib as f64 / 1024.0;
     let added = mb(with_kib.saturating_sub(without_kib));
-    println!("{figure:<54} {:>12} {:>12} {:>6.2}x", format!("+{added:.1} MB"), format!("{:.1} MB", mb(without_kib)), mb(with_kib) / mb(without_kib));
+    println!(
+        "{figure:<54} {:>12} {:>12} {:>6.2}x",
+        format!("+{added:.1} MB"),
+        format!("{:.1} MB", mb(without_kib)),
+        mb(with_kib) / mb(without_kib)
+    );
 }
 
 fn rss_kib() -> u64 {
