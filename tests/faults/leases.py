@@ -8,6 +8,8 @@ that is merely slow keeps its run.
 """
 
 import glob
+import pathlib
+import random
 import signal
 import sqlite3
 import time
@@ -24,11 +26,13 @@ TOLERANCE_S = 3.0
 WAIT_S = 30.0
 
 SLOW = [{"tool_calls": [{"name": "list_directory", "arguments": {"path": "."}},
-                        {"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 150},
-        {"tool_calls": [{"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 150},
-        {"text": "That was all.", "delay_ms": 150}]
-# Longer than a lease, and alive.
-LIVELY = [{"text": "That took a while.", "delay_ms": 3 * LEASE_MS}]
+                        {"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 250},
+        {"tool_calls": [{"name": "shell", "arguments": {"cmd": MARK}}], "delay_ms": 250},
+        {"text": "That was all.", "delay_ms": 250}]
+# Longer than its lease, and alive: a busy machine must not keep it from renewing that.
+LIVELY_LEASE_MS = 1_000
+LIVELY = [{"text": "That took a while.", "delay_ms": 2_000}]
+ATTEMPTS = 20
 
 
 def run(lab: Lab) -> str:
@@ -66,18 +70,33 @@ def wrong_clock(library: str | None, shift: str | None) -> dict:
 def stop(lab: Lab, model: Model, name, clocks: tuple, library: str | None) -> float:
     """Stops a node in mid-turn; returns how long it took until its run was settled."""
     rng = lab.rng(NAME, name)
+    envs = [wrong_clock(library, shift) for shift in clocks]
+    for _ in range(ATTEMPTS):
+        took_s = try_to_stop(lab, model, rng, *envs)
+        if took_s is not None:
+            return took_s
+    raise Broken(f"no turn was stopped in its middle, in {ATTEMPTS} attempts")
+
+
+def try_to_stop(lab: Lab, model: Model, rng: random.Random, first_env: dict, second_env: dict) -> float | None:
+    """Returns nothing when the run had ended before its node stood still: then nothing was tried."""
     room = Room(lab, model, "leases")
-    first = room.node(wrong_clock(library, clocks[0]))
-    until(room, "a run begins", lambda: "running" in room.states().values())
+    first = room.node(first_env)
+    # Before anybody else is there: who waits also executes what others have queued.
+    until(room, "a run begins", lambda: has_begun(room))
     run_id = next(iter(room.states()))
     # Queued behind the first one, and waiting when it is stopped.
-    second = room.node(wrong_clock(library, clocks[1]))
+    second = room.node(second_env)
     until(room, "a second run is queued", lambda: len(room.states()) == 2)
-    time.sleep(rng.random() * 0.25)
-    stop_outside_commit(room, first)
+    time.sleep(rng.random() * 0.4)
+    is_stopped = stop_outside_commit(room, first)
     stopped = time.monotonic()
-    if room.states()[run_id] != "running":
-        raise Broken(f"a turn that waits ended before its node was stopped, in {room.home}")
+    if not is_stopped or room.states()[run_id] != "running":
+        first.signal(signal.SIGCONT)
+        first.wait(), second.wait()
+        room.check()
+        room.remove()
+        return None
     until(room, "the run of a stopped node is settled", lambda: room.states()[run_id] != "running")
     took_s = time.monotonic() - stopped
     if room.states()[run_id] != "aborted":
@@ -108,9 +127,10 @@ def stop(lab: Lab, model: Model, name, clocks: tuple, library: str | None) -> fl
 def keep(lab: Lab, model: Model, clocks: tuple, library: str) -> None:
     """Lets a slow node live beside one that waits: its run must not be taken away."""
     room = Room(lab, model, "leases")
-    first = room.node(wrong_clock(library, clocks[0]))
-    until(room, "a run begins", lambda: "running" in room.states().values())
-    second = room.node(wrong_clock(library, clocks[1]))
+    lease = {"SESS_LEASE_MS": str(LIVELY_LEASE_MS)}
+    first = room.node(lease | wrong_clock(library, clocks[0]))
+    until(room, "a run begins", lambda: has_begun(room))
+    second = room.node(lease | wrong_clock(library, clocks[1]))
     codes = first.wait(), second.wait()
     if codes != (0, 0) or set(room.states().values()) != {"done"}:
         raise Broken(f"with the clocks at {clocks} a live node lost its run: {room.states()}, in {room.home}")
@@ -118,16 +138,26 @@ def keep(lab: Lab, model: Model, clocks: tuple, library: str) -> None:
     room.remove()
 
 
-def stop_outside_commit(room: Room, node: Node) -> None:
+def has_begun(room: Room) -> bool:
+    return any(state != "queued" for state in room.states().values())
+
+
+def stop_outside_commit(room: Room, node: Node) -> bool:
     """Stops a node where it does not hold the store's lock: with that, everybody waits for it."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
+    while node.process.poll() is None:
         node.signal(signal.SIGSTOP)
+        until(room, "a node stands still", lambda: is_still(node))
         if may_write(room):
-            return
+            return True
         node.signal(signal.SIGCONT)
         time.sleep(0.002)
-    raise Broken(f"a node holds the store's lock all the time, in {room.home}")
+    return False
+
+
+def is_still(node: Node) -> bool:
+    """Tells whether the signal has reached every thread: one that runs may still commit."""
+    threads = pathlib.Path(f"/proc/{node.process.pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] in "TZ" for stat in threads)
 
 
 def may_write(room: Room) -> bool:

@@ -178,11 +178,6 @@ class Node:
         lines = (self.out / "out").read_bytes().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
-    def run_id(self) -> str | None:
-        """Returns its own run, once it has said that this is stored."""
-        queued = [event for event in self.printed() if event["type"] == "run_state" and event["state"] == "queued"]
-        return queued[0]["run_id"] if queued else None
-
     def wait(self) -> int:
         """Waits for its end and takes down what it acknowledged."""
         room, lab = self.room, self.room.lab

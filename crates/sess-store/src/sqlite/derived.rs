@@ -82,6 +82,8 @@ pub(super) struct Derived {
     worker: Arc<Worker>,
     poke: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread has ended. The lock is for the compiler: only the end listens.
+    ended: Mutex<Receiver<()>>,
 }
 
 impl Derived {
@@ -94,12 +96,16 @@ impl Derived {
             reading: Mutex::default(),
         });
         let (poke, poked) = sync_channel(1);
+        let (at_work, ended) = sync_channel(0);
         let background = Arc::clone(&worker);
         let thread = std::thread::Builder::new()
             .name("sess-derived".to_owned())
-            .spawn(move || background.run(&poked))
+            .spawn(move || {
+                background.run(&poked);
+                drop(at_work);
+            })
             .map_err(|error| Error::Unavailable(format!("cannot start the index thread: {error}")))?;
-        Ok(Self { worker, poke: Some(poke), thread: Some(thread) })
+        Ok(Self { worker, poke: Some(poke), thread: Some(thread), ended: Mutex::new(ended) })
     }
 
     /// Returns what the writer calls after a commit.
@@ -110,8 +116,16 @@ impl Derived {
 
 impl Derived {
     /// Takes in what was committed last, and ends the thread.
+    ///
+    /// A process that was stopped in the middle of a batch keeps the index locked for as
+    /// long as it stands still: nobody's end waits for that, and the next one catches up.
     pub(super) fn finish(&mut self) {
         self.poke = None;
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(2 * FINISH_WITHIN) == Err(RecvTimeoutError::Timeout) {
+            tracing::debug!("the search index is behind: another process keeps it locked");
+            self.thread = None;
+        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

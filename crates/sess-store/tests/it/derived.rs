@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use sess_store::{Matching, SearchQuery, Span, Store, Term};
@@ -89,6 +90,29 @@ fn a_mirror_made_again_in_the_middle_of_appends_has_every_line_once() {
         fs::remove_file(mirror(&scratch, "a")).expect("removed");
         store.append(&id("a"), messages, None).await.expect("appended");
         store.catch_up(&|_, _| ()).await.expect("caught up");
+        check(&scratch, &*store, "a").await;
+    });
+}
+
+/// A node that was stopped in the middle of a batch stands still with the lock.
+#[test]
+fn an_index_that_stays_locked_holds_up_nobodys_end() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        speak(&*store, "a", &["first"]).await;
+        let stopped = rusqlite::Connection::open(scratch.path().join("search.db")).expect("an index");
+        stopped.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+        store.append(&id("a"), vec![say("second")], None).await.expect("appended");
+        let asked = Instant::now();
+        drop(store);
+        // Far from both: the end takes a second, and whoever waits for a lock, a minute.
+        assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+        stopped.execute_batch("ROLLBACK").expect("it goes on");
+        drop(stopped);
+        let store = scratch.open();
+        store.catch_up(&|_, _| ()).await.expect("caught up");
+        assert_eq!(count(&*store, "second").await, 1);
         check(&scratch, &*store, "a").await;
     });
 }
