@@ -5,6 +5,9 @@
 //! then becomes the program that was asked for. Where bubblewrap works, all of that happens in namespaces
 //! in which the store, other workspaces and other processes do not exist. What cannot be confined does not
 //! run.
+//!
+//! Without namespaces two things remain that Landlock has no rule for: whether a path exists can be seen, and
+//! the mode and times of the same user's files outside can be changed, though not their content.
 
 mod apply;
 mod bubblewrap;

@@ -210,8 +210,16 @@ impl McpTools {
     }
 
     async fn list(&self) -> Result<Vec<ToolDef>, String> {
-        let connection = self.connection().await?;
-        let listed = tokio::time::timeout(START_TIMEOUT, connection.service.list_all_tools()).await;
+        let mut connection = self.connection().await?;
+        let mut listed = tokio::time::timeout(START_TIMEOUT, connection.service.list_all_tools()).await;
+        if let Ok(Err(error)) = &listed
+            && is_lost(error)
+        {
+            // It died since it was last used. Listing acts on nothing, so it can be asked again.
+            self.forget(&connection);
+            connection = self.connection().await?;
+            listed = tokio::time::timeout(START_TIMEOUT, connection.service.list_all_tools()).await;
+        }
         let mut tools = match listed {
             Ok(Ok(tools)) => tools,
             Ok(Err(error)) => {
@@ -226,6 +234,14 @@ impl McpTools {
         Ok(tools.into_iter().map(definition).collect())
     }
 
+    /// Lets go of a connection that leads nowhere, before its own task has noticed.
+    fn forget(&self, lost: &Arc<Connection>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost)) {
+            state.connection = None;
+        }
+    }
+
     async fn call_now(&self, name: &str, arguments: Map<String, Value>) -> Result<ToolOutput, String> {
         let connection = self.connection().await?;
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
@@ -236,11 +252,14 @@ impl McpTools {
         match answer {
             Ok(result) => Ok(output(&result)),
             Err(ServiceError::McpError(error)) => Err(error.message.into_owned()),
-            Err(error) if connection.service.peer().is_transport_closed() => Err(format!(
-                "the MCP server {} ended during {name} ({error}); whether it acted is not known, and it is \
-                 started again at the next call",
-                self.shown()
-            )),
+            Err(error) if is_lost(&error) || connection.service.peer().is_transport_closed() => {
+                self.forget(&connection);
+                Err(format!(
+                    "the MCP server {} ended during {name} ({error}); whether it acted is not known, and it is \
+                     started again at the next call",
+                    self.shown()
+                ))
+            }
             Err(error) => Err(format!("{name} of {} failed: {error}", self.shown())),
         }
     }
@@ -267,6 +286,11 @@ impl Toolbox for McpTools {
             answer = self.call_now(name, arguments) => answer.unwrap_or_else(ToolOutput::error),
         }
     }
+}
+
+/// Tells whether the way to the server is gone, rather than one request refused.
+fn is_lost(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed)
 }
 
 fn definition(tool: rmcp::model::Tool) -> ToolDef {

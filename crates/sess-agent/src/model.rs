@@ -46,8 +46,8 @@ pub trait Model: Send + Sync {
 
 /// What a model is asked.
 ///
-/// `messages` are valid for every provider: they begin with a user's, every tool
-/// call is followed by its result, none is empty.
+/// `messages` are as in the transcript, whatever a crash left behind: every provider
+/// makes them what its API accepts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     pub system: String,

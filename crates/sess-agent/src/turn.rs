@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sess_core::{
     AgentId, Timestamp,
-    conversation::{conversation, estimate_tokens, size_bytes},
+    conversation::{estimate_tokens, since_compaction, size_bytes},
     message::{Block, Body, Role, Usage},
     turn::{self, Call, Effect, Ending, Failure, Input, Next, Permit, Rules, StopCause, Turn, Verdict},
 };
@@ -270,7 +270,7 @@ impl Driver {
         let request = Request {
             agent: Some(self.agent.clone()),
             system: self.cast.system.clone(),
-            messages: conversation(self.messages.clone()),
+            messages: since_compaction(self.messages.clone()),
             tools: self.cast.tools.iter().map(|(tool, _)| tool.clone()).collect(),
         };
         let tools = request.tools.iter().map(|tool| {

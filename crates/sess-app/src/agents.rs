@@ -45,6 +45,9 @@ pub const LEASE: Duration = Duration::from_secs(15);
 /// How long a waiting node looks away at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many characters of a first message become a session's title.
+const TITLE_CHARS: usize = 80;
+
 /// Opens a model; the binary knows addresses and keys.
 pub type OpenModel = dyn Fn(&ModelSpec) -> Result<Arc<dyn Model>, ModelError> + Send + Sync;
 /// Opens tools that touch the world; the binary knows directories and programs.
@@ -182,6 +185,10 @@ impl Agents {
         let mut messages: Vec<NewMessage> = Vec::new();
         let mut add = |body: Body| messages.push(NewMessage { id: MessageId::new(at, app.random()), body });
         let fingerprint = format!("run {} {} {}", request.session.id, request.agent, request.text);
+        let mut session = request.session;
+        if session.title.is_empty() {
+            session.title = title(&request.text);
+        }
         if let Some(note) = request.note {
             add(note);
         }
@@ -192,7 +199,7 @@ impl Agents {
         }
         let run = NewRun {
             id: RunId::new(app.random()),
-            session: request.session,
+            session,
             agent: request.agent,
             at,
             messages,
@@ -221,7 +228,9 @@ impl Agents {
             }
             let lease = self.new_lease()?;
             if let Some(leased) = store.lease_run(&run.session, &names, lease.clone(), app.now()).await? {
-                self.execute(&*store, leased, lease, cancel).await?;
+                // Who gives up on their own run has no say about one that was queued before it.
+                let stop = if leased.id == run.id { cancel.child_token() } else { CancellationToken::new() };
+                self.execute(&*store, leased, lease, &stop).await?;
                 continue;
             }
             let patience = match store.running_until(&run.session).await? {
@@ -255,10 +264,9 @@ impl Agents {
         store: &dyn Store,
         run: Run,
         lease: Lease,
-        cancel: &CancellationToken,
+        stop: &CancellationToken,
     ) -> Result<()> {
         let app = self.app();
-        let stop = cancel.child_token();
         let session = store.session(&run.session).await?;
         let session = session.ok_or_else(|| Error::NotFound(format!("session {} is gone", run.session)))?;
         let host = host::RunHost::new(self.clone(), session, &run, lease.clone()).await?;
@@ -267,7 +275,7 @@ impl Agents {
             tokio::pin!(renewing);
             let driving = async {
                 host.begin(&run.agent).await?;
-                turn::drive(Arc::new(host), run.agent.clone(), &stop).await
+                turn::drive(Arc::new(host), run.agent.clone(), stop).await
             };
             tokio::select! {
                 ended = driving => ended,
@@ -375,6 +383,15 @@ impl Agents {
             caller.confinement = sess_core::policy::Confinement::Sandboxed;
         }
         caller
+    }
+}
+
+/// Returns what a new session is called: the beginning of what was said first.
+fn title(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(TITLE_CHARS) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
     }
 }
 

@@ -80,6 +80,11 @@ enum Breadth {
 }
 
 impl Rule {
+    /// Returns the rule that means every call of one tool.
+    pub fn of_tool(name: &str) -> Self {
+        Self { text: name.to_owned(), tool: name.to_owned(), arguments: Vec::new() }
+    }
+
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -12,7 +12,7 @@ use crate::{
     AgentId,
     agent::Limits,
     message::Usage,
-    permission::{Decision, Permissions, Reach, Trust},
+    permission::{Decision, Permissions, Reach, Rule, Trust},
     run::RunState,
 };
 
@@ -105,6 +105,8 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit {
     Granted,
+    /// This one, and every other call of the tool in this turn.
+    Always,
     Refused(String),
 }
 
@@ -231,7 +233,7 @@ impl Turn {
                 self.was_compacted = true;
                 self.prepare()
             }
-            Input::Permitted { call, permit } => self.permitted(call, permit),
+            Input::Permitted { call, permit } => self.permitted(call, &permit),
             Input::ToolEnded { call, next } => {
                 self.running.retain(|running| *running != call);
                 if let Next::HandOff(agent) = next {
@@ -334,18 +336,21 @@ impl Turn {
         }
     }
 
-    fn permitted(&mut self, call: usize, permit: Permit) -> Vec<Effect> {
+    fn permitted(&mut self, call: usize, permit: &Permit) -> Vec<Effect> {
         if self.phase != (Phase::AtTools { asking: Some(call) }) {
             return Vec::new();
         }
         self.phase = Phase::AtTools { asking: None };
         let mut effects = match permit {
             _ if self.stop.is_some() => vec![Effect::Refuse { call, reason: INTERRUPTED.to_owned() }],
-            Permit::Granted => {
+            Permit::Granted | Permit::Always => {
+                if *permit == Permit::Always {
+                    self.rules.permissions.allow.push(Rule::of_tool(&self.calls[call].name));
+                }
                 self.running.push(call);
                 vec![Effect::Run(call)]
             }
-            Permit::Refused(reason) => vec![Effect::Refuse { call, reason }],
+            Permit::Refused(reason) => vec![Effect::Refuse { call, reason: reason.clone() }],
         };
         effects.extend(self.go_on());
         effects

@@ -44,10 +44,7 @@ pub(super) fn read(root: &Root, args: &Read, stop: &dyn Fn() -> bool) -> Result<
         if stop() {
             return refuse("cancelled");
         }
-        let cut = match next_line(&mut reader, &mut line, stop).map_err(failed)? {
-            None => break,
-            Some(cut) => cut,
-        };
+        let Some(cut) = next_line(&mut reader, &mut line, stop).map_err(failed)? else { break };
         number += 1;
         if number < first {
             continue;

@@ -17,8 +17,7 @@ const REQUEST: &str = "Summarise the conversation so far, as instructed.";
 const SHORTENED_BYTES: usize = 500;
 /// How much of the person's last message is kept word for word, when nobody knows the window.
 const QUOTED_BYTES: usize = 32_000;
-/// What stands before the summary, and before the person's last message.
-const SUMMARY: &str = "Summary of the conversation before this point:\n";
+/// What stands before the person's last message.
 const SAID_LAST: &str = "\n\nThe person's last message, word for word:\n";
 /// How many of the newest messages a summary without a model is made from.
 const QUOTED_LEN: usize = 12;
@@ -71,26 +70,23 @@ pub(super) async fn summary(
 
 fn compacted(summary: &str, said_last: Option<String>) -> String {
     let said_last = said_last.map_or(String::new(), |text| format!("{SAID_LAST}{text}"));
-    format!("{SUMMARY}{}{said_last}", summary.trim())
+    format!("{}{said_last}", summary.trim())
 }
 
 /// Returns what the person said last; an earlier summary has kept it, when nothing was said since.
 fn request_of(messages: &[Body]) -> Option<String> {
-    let mut said = messages.iter().rev().filter(|message| message.role == Role::User);
-    said.find_map(|message| {
-        let texts = message.content.iter().filter_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
+    let is_said = |message: &Body| message.role == Role::User && !message.plain_text().trim().is_empty();
+    let Some(last) = messages.iter().rposition(is_said) else {
+        let kept = messages.iter().rev().flat_map(|message| &message.content).find_map(|block| match block {
+            Block::Compaction { summary } => summary.split_once(SAID_LAST),
             _ => None,
         });
-        let (summaries, said): (Vec<&str>, Vec<&str>) = texts.partition(|text| text.starts_with(SUMMARY));
-        let kept = || {
-            summaries
-                .last()
-                .and_then(|summary| summary.split_once(SAID_LAST))
-                .map(|(_, text)| text.to_owned())
-        };
-        Some(said.join("\n")).filter(|text| !text.trim().is_empty()).or_else(kept)
-    })
+        return kept.map(|(_, text)| text.to_owned());
+    };
+    // What was not answered in between was said in one go.
+    let first = messages[..last].iter().rposition(|message| !is_said(message)).map_or(0, |at| at + 1);
+    let texts: Vec<String> = messages[first..=last].iter().map(Body::plain_text).collect();
+    Some(texts.join("\n\n"))
 }
 
 fn shortened(message: &mut Body) {

@@ -49,16 +49,18 @@ impl World {
 
     #[track_caller]
     fn check(&self, tool: &str, arguments: Value, expected: &str) {
-        let answer = run(call(&self.files, tool, arguments.clone()));
+        let asked = format!("{tool} {arguments}");
+        let answer = run(call(&self.files, tool, arguments));
         let told = answer.text.replace(&self.outside().display().to_string(), "");
-        assert_eq!(told, expected, "{tool} {arguments}");
+        assert_eq!(told, expected, "{asked}");
     }
 
     #[track_caller]
     fn refused(&self, tool: &str, arguments: Value, expected: &str) {
-        let answer = run(call(&self.files, tool, arguments.clone()));
-        assert!(answer.is_error, "{tool} {arguments}: {}", answer.text);
-        assert!(answer.text.contains(expected), "{tool} {arguments}: {}", answer.text);
+        let asked = format!("{tool} {arguments}");
+        let answer = run(call(&self.files, tool, arguments));
+        assert!(answer.is_error, "{asked}: {}", answer.text);
+        assert!(answer.text.contains(expected), "{asked}: {}", answer.text);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{call, object};
 const MEMORY_MAX_KB: u64 = 200_000;
 
 fn shell(root: &Path) -> Shell {
-    let env = [("PATH", "/usr/bin:/bin"), ("SESS_HOME", "/x"), ("OPENAI_API_KEY", "k")];
+    let env = [("PATH", "/usr/bin:/bin"), ("SESS_TOKEN", "x"), ("OPENAI_API_KEY", "k")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Shell::new(root.to_owned(), env.to_vec(), Some(Duration::from_secs(60)), None)
 }
@@ -51,7 +51,7 @@ async fn both_outputs_come_in_order_with_the_exit_status() {
 #[tokio::test]
 async fn a_command_sees_what_it_was_given_and_no_secret() {
     let answer = run("env").await;
-    assert!(answer.text.contains("PATH=") && !answer.text.contains("SESS_"), "{}", answer.text);
+    assert!(answer.text.contains("PATH=") && !answer.text.contains("SESS_TOKEN"), "{}", answer.text);
     assert!(!answer.text.contains("OPENAI"), "{}", answer.text);
     // 0, 1, 2, and the one with which the directory is listed.
     assert_eq!(run("ls /proc/self/fd | wc -l").await, ToolOutput::ok("4\n[exit status 0]"));

@@ -13,7 +13,8 @@ use sess_agent::{
 use sess_core::{
     AgentId, RunId, Timestamp,
     agent::{Agent, ToolsetKind},
-    message::{Block, Body},
+    conversation::is_compaction,
+    message::Body,
     permission::{Permissions, Rule},
     run::Run,
     sandbox::Sandbox,
@@ -152,7 +153,7 @@ impl RunHost {
     fn permissions(&self) -> Permissions {
         let mut permissions = self.agents.team().permissions.clone();
         let allowed = self.agents.inner.allowed.lock().unwrap_or_else(PoisonError::into_inner);
-        permissions.allow.extend(allowed.iter().filter_map(|tool| tool.parse::<Rule>().ok()));
+        permissions.allow.extend(allowed.iter().map(|tool| Rule::of_tool(tool)));
         permissions
     }
 }
@@ -191,10 +192,8 @@ impl Host for RunHost {
             let Some(oldest) = page.messages.first().map(|message| message.seq) else { break };
             for message in page.messages.iter().rev() {
                 let body = message.parse().map_err(failed)?;
-                let is_compaction =
-                    body.content.iter().any(|block| matches!(block, Block::Compaction { .. }));
                 newest_first.push(body);
-                if is_compaction {
+                if newest_first.last().is_some_and(is_compaction) {
                     newest_first.reverse();
                     return Ok(newest_first);
                 }
@@ -225,7 +224,7 @@ impl Host for RunHost {
             Permission::Always => {
                 let mut allowed = self.agents.inner.allowed.lock().unwrap_or_else(PoisonError::into_inner);
                 allowed.push(call.name.clone());
-                Permit::Granted
+                Permit::Always
             }
             Permission::No(reason) => Permit::Refused(reason),
         }

@@ -115,6 +115,20 @@ fn the_person_is_asked_before_the_world_is_touched() {
 }
 
 #[test]
+fn what_is_always_allowed_is_asked_about_once() {
+    check(
+        rules(),
+        &[
+            (Input::Begin, "prepare"),
+            (PREPARED, "model"),
+            (reply("", &["shell", "shell"]), "ask 0"),
+            (Input::Permitted { call: 0, permit: Permit::Always }, "run 0"),
+            (ended(0), "run 1"),
+        ],
+    );
+}
+
+#[test]
 fn without_anybody_to_ask_the_answer_is_no() {
     let nobody = Rules { asking: Asking::Nobody, ..rules() };
     check(

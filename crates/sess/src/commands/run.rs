@@ -226,7 +226,7 @@ async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
 }
 
 /// Shows a call in one line.
-fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
+pub fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
     let main = ["cmd", "path", "pattern", "agent", "message", "session_id"];
     let shown = main.iter().find_map(|key| arguments.get(*key)?.as_str());
     format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default())

@@ -85,8 +85,12 @@ async fn a_server_is_started_lists_its_tools_and_comes_back_after_it_died() {
     assert_ne!(first, second);
     let answer = call(&tools, "no_such_tool", json!({})).await;
     assert!(answer.is_error, "{}", answer.text);
-    drop(tools);
+    kill(second);
     gone(second).await;
+    assert_eq!(tools.tools().await.len(), listed.len(), "listing starts it again");
+    let third = tools.process_id().expect("running");
+    drop(tools);
+    gone(third).await;
 }
 
 #[tokio::test]

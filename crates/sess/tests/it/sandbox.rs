@@ -18,11 +18,12 @@ use serde_json::{Map, Value, json};
 use sess_agent::{
     confine::{self, Abilities, Bubblewrap, Confinement, Options},
     files::Files,
+    mcp::{self, McpTools},
     shell::Shell,
     tool::{ToolOutput, Toolbox},
 };
 use sess_core::{
-    agent::FileAccess,
+    agent::{FileAccess, McpServer},
     sandbox::{Network, Sandbox},
 };
 use tokio_util::sync::CancellationToken;
@@ -152,6 +153,7 @@ fn inside_it_is_possible_to_work() {
 #[test]
 fn nothing_is_read_or_written_outside() {
     each(|world| {
+        fs::create_dir(world.path("work/d")).expect("made");
         for place in ["store", "other"] {
             let place = world.text(place);
             for cmd in [
@@ -266,26 +268,26 @@ fn without_the_network_nobody_is_reached() {
         tcp.set_nonblocking(true).expect("set");
         let port = tcp.local_addr().expect("bound").port();
         let udp_port = udp.local_addr().expect("bound").port();
-        let python = |code: &str| format!("/usr/bin/perl -MSocket -e '{code}'");
+        let perl = |code: &str| format!("/usr/bin/perl -MSocket -e '{code}'");
         let socket = world.text("store/socket");
         let attempts = [
             format!("bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'"),
             format!("bash -c 'echo x > /dev/udp/127.0.0.1/{udp_port}'"),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in({port}, inet_aton(\"127.0.0.1\"))) \
                  or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_INET, SOCK_DGRAM, 0) && send(S, \"x\", 0, sockaddr_in({udp_port}, \
                  inet_aton(\"127.0.0.1\"))) or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_UNIX, SOCK_STREAM, 0) && connect(S, sockaddr_un(\"{socket}\")) or exit 1"
             )),
-            python(&format!(
+            perl(&format!(
                 "socket(S, PF_UNIX, SOCK_STREAM, 0) && connect(S, pack(\"Sxa*\", PF_UNIX, \"{name}\")) or exit 1"
             )),
-            python("socket(S, 16, SOCK_RAW, 0) or exit 1"),
+            perl("socket(S, 16, SOCK_RAW, 0) or exit 1"),
         ];
         for cmd in &attempts {
             world.fails(cmd);
@@ -296,6 +298,13 @@ fn without_the_network_nobody_is_reached() {
         }
         assert!(tcp.accept().is_err() && unix.accept().is_err() && hidden.accept().is_err());
         assert!(udp.recv(&mut [0; 8]).is_err());
+        // Outside, the same attempts succeed: it is the sandbox that stopped them.
+        for cmd in &attempts {
+            let done = Command::new("sh").args(["-c", cmd]).output().expect("sh starts");
+            assert!(done.status.success(), "{cmd}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        assert!(unix.accept().is_ok() && hidden.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok());
+        while tcp.accept().is_ok() {}
         fs::remove_file(world.path("store/socket")).expect("removed");
 
         let open = Sandbox { network: Network::Allowed, ..world.sandbox() };
@@ -356,6 +365,40 @@ fn what_is_killed_leaves_no_process() {
         while is_left() {
             assert!(started.elapsed() < crate::world::PATIENCE, "{:?}", world.abilities.bubblewrap);
         }
+    });
+}
+
+#[test]
+fn an_outside_server_runs_confined() {
+    const SERVER: &str = r#"
+        answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+        while read -r line; do
+            id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case $line in
+                *initialize\"*) answer "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}';;
+                *tools/call*) answer "$id" "{\"content\":[{\"type\":\"text\",\"text\":\"$(cat file) $(cat $1/file || echo refused)\"}]}";;
+            esac
+        done"#;
+    each(|world| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let _entered = runtime.enter();
+        let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+        let options = mcp::Options {
+            root: world.path("work"),
+            env: Vec::new(),
+            confinement: Some(world.confined(&world.sandbox()).expect("confined")),
+            http: reqwest::Client::new(),
+            call_timeout: mcp::CALL_TIMEOUT,
+        };
+        let args = ["-c", SERVER, "sh", &world.text("store")].map(str::to_owned).to_vec();
+        let server = McpServer::Command { command: "sh".to_owned(), args, env: Vec::new() };
+        let tools = McpTools::new(server, options.clone());
+        let cancel = CancellationToken::new();
+        let answer = runtime.block_on(tools.call("look", Map::new(), &cancel));
+        assert_eq!(answer, ToolOutput::ok("mine refused"), "{:?}", world.abilities.bubblewrap);
+        let far = McpServer::Url { url: "http://127.0.0.1:1/".to_owned(), headers: Vec::new() };
+        let answer = runtime.block_on(McpTools::new(far, options).call("look", Map::new(), &cancel));
+        assert!(answer.text.ends_with("which the sandbox does not allow"), "{}", answer.text);
     });
 }
 
