@@ -80,12 +80,14 @@ struct Inner {
     app: App,
     setup: AgentsSetup,
     models: Mutex<HashMap<String, Arc<dyn Model>>>,
-    /// Toolboxes that keep something running, by session, agent and place in its list: what they run acts
-    /// for one session.
-    toolboxes: Mutex<HashMap<(SessionId, AgentId, usize), Arc<dyn Toolbox>>>,
+    /// Toolboxes that keep something running, which acts for one session.
+    toolboxes: Mutex<HashMap<ToolboxPlace, Arc<dyn Toolbox>>>,
     /// Tools that the person allowed until this process ends.
     allowed: Mutex<Vec<String>>,
 }
+
+/// Whose toolbox: in which session, of which agent, and where in its list.
+type ToolboxPlace = (SessionId, AgentId, usize);
 
 /// What somebody wants an agent to do.
 #[derive(Clone, Debug)]

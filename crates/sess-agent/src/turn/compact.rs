@@ -17,6 +17,7 @@ const REQUEST: &str = "Summarise the conversation so far, as instructed.";
 const SHORTENED_BYTES: usize = 500;
 /// How much of the person's last message is kept word for word, when nobody knows the window.
 const QUOTED_BYTES: usize = 32_000;
+/// What stands before the person's last message.
 const SAID_LAST: &str = "\n\nThe person's last message, word for word:\n";
 /// How many of the newest messages a summary without a model is made from.
 const QUOTED_LEN: usize = 12;
@@ -74,14 +75,18 @@ fn compacted(summary: &str, said_last: Option<String>) -> String {
 
 /// Returns what the person said last; an earlier summary has kept it, when nothing was said since.
 fn request_of(messages: &[Body]) -> Option<String> {
-    messages.iter().rev().find_map(|message| {
-        let said = message.content.iter().filter_map(|block| match block {
-            Block::Text { text } if message.role == Role::User => Some(text.as_str()),
-            Block::Compaction { summary } => summary.split_once(SAID_LAST).map(|(_, kept)| kept),
+    let is_said = |message: &Body| message.role == Role::User && !message.plain_text().trim().is_empty();
+    let Some(last) = messages.iter().rposition(is_said) else {
+        let kept = messages.iter().rev().flat_map(|message| &message.content).find_map(|block| match block {
+            Block::Compaction { summary } => summary.split_once(SAID_LAST),
             _ => None,
         });
-        Some(said.collect::<Vec<_>>().join("\n")).filter(|text| !text.trim().is_empty())
-    })
+        return kept.map(|(_, text)| text.to_owned());
+    };
+    // What was not answered in between was said in one go.
+    let first = messages[..last].iter().rposition(|message| !is_said(message)).map_or(0, |at| at + 1);
+    let texts: Vec<String> = messages[first..=last].iter().map(Body::plain_text).collect();
+    Some(texts.join("\n\n"))
 }
 
 fn shortened(message: &mut Body) {

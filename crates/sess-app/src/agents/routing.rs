@@ -51,26 +51,21 @@ impl Agents {
     /// Returns who executes an approved plan.
     ///
     /// `plans.on_approve`, else the agent that was active before the planner,
-    /// else the one the session was begun with, else the first. Whoever is
-    /// active in the planner's place was switched to already.
+    /// else the one the session was begun with, else the first.
     pub async fn executor(&self, session: &Session) -> Result<AgentId> {
         let team = self.team();
         if let Some(agent) = &team.on_approve {
             return Ok(agent.clone());
         }
-        let active = &session.agent;
-        if team.agent(active).is_some() && self.planner(session).await?.is_some_and(|agent| agent != *active)
-        {
-            return Ok(active.clone());
-        }
+        let planner = &self.planner(session).await?.unwrap_or_else(|| session.agent.clone());
         let page = self.app().store()?.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
         for message in page.messages.iter().rev() {
-            let agent = message.parse()?.agent_id.filter(|agent| agent != active);
+            let agent = message.parse()?.agent_id.filter(|agent| agent != planner);
             if let Some(agent) = agent.filter(|agent| team.agent(agent).is_some()) {
                 return Ok(agent);
             }
         }
-        let begun_with = session.key.agent().filter(|agent| agent != active && team.agent(agent).is_some());
+        let begun_with = session.key.agent().filter(|agent| agent != planner && team.agent(agent).is_some());
         Ok(begun_with.unwrap_or_else(|| team.entry().name.clone()))
     }
 

@@ -18,3 +18,5 @@ mod search;
 
 mod events;
 mod identity;
+
+mod agents;

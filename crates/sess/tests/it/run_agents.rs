@@ -259,3 +259,16 @@ fn a_question_that_nobody_can_answer_is_an_error_that_says_so() {
     assert!(*is_error && text.starts_with("nobody is there to be asked"), "{text}");
     stage.goes_on();
 }
+
+#[test]
+fn a_command_that_only_switches_asks_for_a_message() {
+    let stage = Stage::with(Anthropic, TEAM, "[]");
+    stage.fails(
+        &[],
+        "/plan ",
+        2,
+        "/plan switches to planner, which is told nothing: add a message after /plan",
+    );
+    assert_eq!(stage.stub.requests().len(), 0);
+    assert_eq!(stage.world.json(["list"])["sessions"], json!([]));
+}

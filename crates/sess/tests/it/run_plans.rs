@@ -115,6 +115,17 @@ fn a_revised_plan_is_told_again_under_its_own_number() {
 }
 
 #[test]
+fn a_plan_that_the_person_changed_before_the_approval_is_not_the_planners_to_execute() {
+    let stage = stage("");
+    stage.ok(&[], "/plan Draft it");
+    stage.world.ok_input("# Plan, but better", ["plan", "write", "--session", "s1"]);
+    stage.world.ok(["tool", "call", "exit_plan_mode", "--session", "s1"]);
+    stage.world.ok(["plan", "approve", "--session", "s1"]);
+    assert_eq!(stage.ok(&[], "go"), "Carried out.\n");
+    assert!(system(&stage).contains("You execute plans."), "{}", system(&stage));
+}
+
+#[test]
 fn a_plan_whose_execution_failed_is_not_done() {
     let stage = Stage::with(
         Anthropic,

@@ -119,3 +119,22 @@ fn a_run_that_was_killed_is_settled_and_the_session_goes_on() {
     // The command of a killed process is nobody's any more; end it.
     let _gone = std::process::Command::new("kill").arg(pid.trim()).status();
 }
+
+#[test]
+fn an_interrupt_while_another_run_is_awaited_takes_back_only_what_was_asked_here() {
+    let stage = Stage::new(
+        Anthropic,
+        "[{when: first, text: Done., delay_ms: 0, tool_calls: [{name: shell, arguments: {cmd: 'touch begun; while [ ! -e go ]; do sleep 0.05; done'}}]}, {text: Over.}]",
+    );
+    let first = stage.command(&["--yolo"], "first").stdout(Stdio::piped()).spawn().expect("sess starts");
+    while !stage.world.path("begun").exists() {
+        std::thread::yield_now();
+    }
+    let second = stage.beside(&[], "second");
+    while !second.line().contains(r#""state":"queued""#) {}
+    assert_eq!(second.interrupt(), Some(130));
+    stage.world.write("go", "");
+    let first = first.wait_with_output().expect("it ends");
+    assert_eq!((first.status.code(), String::from_utf8_lossy(&first.stdout).as_ref()), (Some(0), "Over.\n"));
+    stage.goes_on();
+}

@@ -51,7 +51,7 @@ impl Stage {
     pub fn with(api: Api, config: &str, script: &str) -> Self {
         let mut script = Script::parse(script).expect(script);
         script.replies.insert(0, Reply::text(AGAIN).when("once more"));
-        let (sender, started) = mpsc::channel();
+        let (sender, started) = mpsc::sync_channel(1);
         let (end, ended) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let runtime =

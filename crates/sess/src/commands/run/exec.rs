@@ -22,7 +22,7 @@ use sess_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::output::{Output, visible};
+use crate::output::{Output, Usage, visible};
 
 /// How many events are read at once.
 const EVENTS_PER_PAGE: usize = 200;
@@ -180,7 +180,13 @@ pub async fn run(
         // The planner's work is done: who says nothing else speaks to whoever executes the plan.
         (_, Some(told)) if chosen.is_none() && !is_command => (told.agent.clone(), line.to_owned()),
         (Line::Say { agent, text }, _) => (agent, text),
-        (Line::Switch(agent), _) => (agent, String::new()),
+        (Line::Switch(agent), _) => {
+            let command = line.trim();
+            let said = format!(
+                "{command} switches to {agent}, which is told nothing: add a message after {command}"
+            );
+            return Err(Usage(said).into());
+        }
     };
     let mut cursor = app.events_head().await?;
     let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
