@@ -32,6 +32,7 @@ use sess_core::{
     session::{NewSession, Session},
 };
 use sess_store::{Lease, NewMessage, NewRun, Store};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{App, Caller, Error, Kind, Result};
@@ -45,6 +46,8 @@ pub const LEASE: Duration = Duration::from_secs(15);
 /// How long a waiting node looks away at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many runs of a session are looked through for the one that is next.
+const QUEUE_LOOKED_AT: usize = 1_000;
 /// How many characters of a first message become a session's title.
 const TITLE_CHARS: usize = 80;
 
@@ -216,6 +219,7 @@ impl Agents {
         let store = app.store()?;
         let names: Vec<AgentId> = self.team().agents().iter().map(|agent| agent.name.clone()).collect();
         let mut changes = store.changes();
+        let mut blocked_since: Option<Instant> = None;
         loop {
             changes.mark_unchanged();
             store.abort_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;
@@ -235,7 +239,22 @@ impl Agents {
                 self.execute(&*store, leased, lease, &stop).await?;
                 continue;
             }
-            let patience = match store.running_until(&run.session).await? {
+            let until = store.running_until(&run.session).await?;
+            match self.blocker(&*store, &run.session).await? {
+                Some(other) if until.is_none() => {
+                    let since = *blocked_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > self.inner.setup.lease {
+                        store.cancel_run(&run.id, app.now()).await?;
+                        return Err(Error::Unavailable(format!(
+                            "run {} of session {} is first, and its agent \"{}\" is not configured here: \
+                             this message was cancelled",
+                            other.id, other.session, other.agent
+                        )));
+                    }
+                }
+                _ => blocked_since = None,
+            }
+            let patience = match until {
                 Some(until) => {
                     let now = sess_store::boot_time()?;
                     Duration::from_millis(until.millis.saturating_sub(now.millis) + 1).min(LOOK_AGAIN)
@@ -248,6 +267,13 @@ impl Agents {
                 () = cancel.cancelled(), if !current.is_cancelled => {}
             }
         }
+    }
+
+    /// Returns the run that is next in a session, when its agent is none of ours.
+    async fn blocker(&self, store: &dyn Store, session: &SessionId) -> Result<Option<Run>> {
+        let queued = store.runs(Some(session), QUEUE_LOOKED_AT).await?;
+        let oldest = queued.into_iter().rfind(|run| run.state == RunState::Queued);
+        Ok(oldest.filter(|run| self.team().agent(&run.agent).is_none()))
     }
 
     fn new_lease(&self) -> Result<Lease> {
@@ -366,12 +392,18 @@ impl Agents {
 
     /// Returns how an agent is confined in a session: never freer than anybody above it.
     async fn sandbox(&self, session: &Session, agent: &Agent) -> Result<Option<Sandbox>> {
+        let of = |name: &AgentId| self.team().agent(name).map(|agent| agent.sandbox.clone());
         let mut sandbox = agent.sandbox.clone();
-        let mut above = self.app().ancestors(session).await?;
-        above.insert(0, session.clone());
-        for session in above {
-            let owner = session.key.agent().and_then(|id| self.team().agent(&id)?.sandbox.clone());
-            sandbox = sandbox::inherited(owner.as_ref(), sandbox.as_ref());
+        if let Some(begun_with) = session.key.agent().and_then(|name| of(&name)) {
+            sandbox = sandbox::inherited(begun_with.as_ref(), sandbox.as_ref());
+        }
+        for above in self.app().ancestors(session).await? {
+            // The agent it was begun with, and the one that is active: it may have given the task.
+            for name in above.key.agent().into_iter().chain([above.agent.clone()]) {
+                // Nobody knows how free an agent was that is not configured here.
+                let confined = of(&name).unwrap_or_else(|| Some(Sandbox::default()));
+                sandbox = sandbox::inherited(confined.as_ref(), sandbox.as_ref());
+            }
         }
         Ok(sandbox)
     }

@@ -8,6 +8,8 @@ pub struct Permissions {
     pub allow: Vec<Rule>,
     pub ask: Vec<Rule>,
     pub deny: Vec<Rule>,
+    /// Tools that the person has allowed for good, when they were asked.
+    pub always: Vec<String>,
 }
 
 /// `tool`, or `tool:argument=pattern`; `*` stands for any text in both.
@@ -34,8 +36,11 @@ pub enum Decision {
 /// What is known about a tool before it acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Only reads, or only touches this session's own data.
+    /// Only reads: may run beside others, and is not asked about.
     Harmless,
+    /// Changes what belongs to the session: one at a time, and not asked about.
+    Own,
+    /// Changes the world: one at a time, and asked about.
     World,
 }
 
@@ -60,13 +65,13 @@ impl Permissions {
         if let Some(rule) = matching(&self.deny, Breadth::Wide) {
             return Decision::Deny(rule);
         }
-        if trust == Trust::All {
+        if trust == Trust::All || self.always.iter().any(|allowed| allowed == tool) {
             return Decision::Allow;
         }
         if matching(&self.ask, Breadth::Wide).is_some() {
             return Decision::Ask;
         }
-        let is_allowed = reach == Reach::Harmless || matching(&self.allow, Breadth::Narrow).is_some();
+        let is_allowed = reach != Reach::World || matching(&self.allow, Breadth::Narrow).is_some();
         if is_allowed { Decision::Allow } else { Decision::Ask }
     }
 }
@@ -80,11 +85,6 @@ enum Breadth {
 }
 
 impl Rule {
-    /// Returns the rule that means every call of one tool.
-    pub fn of_tool(name: &str) -> Self {
-        Self { text: name.to_owned(), tool: name.to_owned(), arguments: Vec::new() }
-    }
-
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -192,6 +192,7 @@ mod tests {
             allow: rules(&["shell:cmd=git *", "write_*", "shell:cmd=echo a:b*"]),
             ask: rules(&["shell:cmd=git push*"]),
             deny: rules(&["shell:cmd=*rm -rf*", "read_secret"]),
+            always: Vec::new(),
         };
         check(&permissions, Trust::Ask, "shell", "git status", "allow");
         check(&permissions, Trust::Ask, "shell", "git push -f", "ask");
@@ -201,6 +202,9 @@ mod tests {
         check(&permissions, Trust::Ask, "write_file", "", "allow");
         check(&permissions, Trust::Ask, "shell", "echo a:bc", "allow");
         check(&permissions, Trust::Ask, "shell", "echo a", "ask");
+        let permissions = Permissions { always: vec!["shell".to_owned()], ..permissions };
+        check(&permissions, Trust::Ask, "shell", "git push -f", "allow");
+        check(&permissions, Trust::Ask, "shell", "rm -rf /", "deny by shell:cmd=*rm -rf*");
     }
 
     #[test]

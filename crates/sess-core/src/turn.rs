@@ -12,7 +12,7 @@ use crate::{
     AgentId,
     agent::Limits,
     message::Usage,
-    permission::{Decision, Permissions, Reach, Rule, Trust},
+    permission::{Decision, Permissions, Reach, Trust},
     run::RunState,
 };
 
@@ -345,7 +345,7 @@ impl Turn {
             _ if self.stop.is_some() => vec![Effect::Refuse { call, reason: INTERRUPTED.to_owned() }],
             Permit::Granted | Permit::Always => {
                 if *permit == Permit::Always {
-                    self.rules.permissions.allow.push(Rule::of_tool(&self.calls[call].name));
+                    self.rules.permissions.always.push(self.calls[call].name.clone());
                 }
                 self.running.push(call);
                 vec![Effect::Run(call)]
@@ -364,7 +364,7 @@ impl Turn {
         {
             match self.gate(call) {
                 Gate::Refuse(reason) => effects.push(Effect::Refuse { call, reason }),
-                // Whatever changes the world runs alone, in the order it was asked for.
+                // Whatever changes something runs alone, in the order it was asked for.
                 Gate::Alone if !self.running.is_empty() => break,
                 Gate::Together if self.running.len() >= PARALLEL_MAX || self.is_one_alone() => break,
                 Gate::Alone | Gate::Together => {
@@ -391,7 +391,7 @@ impl Turn {
     }
 
     fn is_one_alone(&self) -> bool {
-        self.running.iter().any(|call| self.reach(&self.calls[*call].name) == Some(Reach::World))
+        self.running.iter().any(|call| self.reach(&self.calls[*call].name) != Some(Reach::Harmless))
     }
 
     fn reach(&self, tool: &str) -> Option<Reach> {
@@ -426,7 +426,7 @@ impl Turn {
             (Decision::Ask, Asking::Possible) => Gate::Ask,
             (Decision::Allow, _) => match reach {
                 Reach::Harmless => Gate::Together,
-                Reach::World => Gate::Alone,
+                Reach::Own | Reach::World => Gate::Alone,
             },
         }
     }

@@ -15,7 +15,7 @@ use sess_core::{
     agent::{Agent, ToolsetKind},
     conversation::is_compaction,
     message::Body,
-    permission::{Permissions, Rule},
+    permission::Permissions,
     run::Run,
     sandbox::Sandbox,
     session::Session,
@@ -49,7 +49,7 @@ impl RunHost {
         Ok(Self { agents, session, run: run.id.clone(), lease, depth, active })
     }
 
-    /// Makes the agent that was asked the active one, and keeps what the person allowed.
+    /// Makes the agent that was asked the active one.
     pub(super) async fn begin(&self, agent: &AgentId) -> Result<(), HostError> {
         if self.session.agent == *agent {
             return Ok(());
@@ -153,7 +153,7 @@ impl RunHost {
     fn permissions(&self) -> Permissions {
         let mut permissions = self.agents.team().permissions.clone();
         let allowed = self.agents.inner.allowed.lock().unwrap_or_else(PoisonError::into_inner);
-        permissions.allow.extend(allowed.iter().map(|tool| Rule::of_tool(tool)));
+        permissions.always.extend(allowed.iter().cloned());
         permissions
     }
 }

@@ -112,6 +112,15 @@ impl Agents {
         Ok(Some(Request { session, agent, text: String::new(), note: Some(note), idempotency_key: None }))
     }
 
+    /// Returns the request that tells the planner what the person wants changed.
+    pub async fn changes_requested(&self, session: &Session, revision: u64, note: &str) -> Result<Request> {
+        let planner = self.planner(session).await?.filter(|agent| self.team().agent(agent).is_some());
+        let agent = planner.unwrap_or_else(|| session.agent.clone());
+        let text = format!("The person asks for changes to plan revision {revision}: {note}");
+        let session = session.clone().into();
+        Ok(Request { session, agent, text, note: None, idempotency_key: None })
+    }
+
     /// Calls an approved plan done, when the run that executed it ended well.
     pub async fn executed(&self, owner: &Caller, session: &Session, run: &Run) -> Result<bool> {
         let plan = self.app().store()?.plan(&session.id).await?;

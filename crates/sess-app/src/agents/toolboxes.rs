@@ -30,7 +30,7 @@ impl Toolbox for AppTools {
             description: tool.description.to_owned(),
             input_schema: tool.input_schema,
             // They touch this store alone.
-            reach: Reach::Harmless,
+            reach: if tool.annotations.read_only { Reach::Harmless } else { Reach::Own },
         };
         ours.map(def).collect()
     }
@@ -77,7 +77,7 @@ impl Toolbox for UserPrompt {
                 {\"action\": \"decline\"} when they do not want to say."
                     .to_owned(),
             input_schema: object(schema),
-            reach: Reach::Harmless,
+            reach: Reach::Own,
         }]
     }
 
@@ -126,7 +126,7 @@ impl Toolbox for Handoff {
                 "required": ["agent"],
                 "additionalProperties": false
             })),
-            reach: Reach::Harmless,
+            reach: Reach::Own,
         }]
     }
 

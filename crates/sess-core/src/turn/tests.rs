@@ -9,7 +9,7 @@ fn rules() -> Rules {
         permissions: Permissions {
             deny: vec!["burn".parse().expect("a rule")],
             allow: vec!["write".parse().expect("a rule")],
-            ask: Vec::new(),
+            ..Permissions::default()
         },
         trust: Trust::Ask,
         asking: Asking::Possible,
@@ -17,6 +17,7 @@ fn rules() -> Rules {
         context_window: Some(1_000),
         tools: [
             ("read", Reach::Harmless),
+            ("plan", Reach::Own),
             ("write", Reach::World),
             ("shell", Reach::World),
             ("burn", Reach::World),
@@ -92,6 +93,21 @@ fn harmless_calls_run_together_and_others_alone_in_their_order() {
             (ended(3), "prepare"),
             (PREPARED, "model"),
             (reply("", &[]), "done"),
+        ],
+    );
+}
+
+#[test]
+fn what_changes_the_session_runs_in_order_and_is_not_asked_about() {
+    check(
+        rules(),
+        &[
+            (Input::Begin, "prepare"),
+            (PREPARED, "model"),
+            (reply("", &["read", "plan", "plan", "read"]), "run 0"),
+            (ended(0), "run 1"),
+            (ended(1), "run 2"),
+            (ended(2), "run 3"),
         ],
     );
 }

@@ -117,9 +117,8 @@ impl Demo<'_> {
         let session = app.find_session(&new.id).await?.context("the session is stored")?;
         self.show(&app.plan_of(&session).await?.content)?;
         self.review(&session, Verdict::RequestChanges, Some("add a test")).await?;
-        let text = "The person asks for changes to plan revision 1: add a test".to_owned();
-        self.say(Request { session: session.clone().into(), agent, text, note: None, idempotency_key: None })
-            .await?;
+        let request = self.agents.changes_requested(&session, 1, "add a test").await?;
+        self.say(request).await?;
 
         self.step("You approve revision 2, and root carries it out (you would be asked before it acts)")?;
         self.review(&session, Verdict::Approve, None).await?;

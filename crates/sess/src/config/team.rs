@@ -587,6 +587,7 @@ impl<'a> Building<'a> {
             allow: rules("allow", &written.allow),
             ask: rules("ask", &written.ask),
             deny: rules("deny", &written.deny),
+            always: Vec::new(),
         }
     }
 }

@@ -199,7 +199,11 @@ pub async fn run(
         tokio::select! {
             ended = &mut finishing => break ended?,
             _ = changes.changed(), if onlooker.output.json => {
-                cursor = follow(app, onlooker, caller, &id, cursor).await?;
+                match follow(app, onlooker, caller, &id, cursor).await {
+                    Ok(read) => cursor = read,
+                    // Who cannot be told does not keep the agent from its work.
+                    Err(error) => tracing::warn!(%error, "events were not printed"),
+                }
             }
         }
     };

@@ -56,17 +56,11 @@ impl Chat {
                     let Some(request) = self.agents.approved(&session).await? else { return Ok(Flow::GoOn) };
                     request
                 }
-                Said::Change(note) => sess_app::agents::Request {
-                    session: session.into(),
-                    agent: self.active.clone(),
-                    text: format!("The person asks for changes to plan revision {revision}: {note}"),
-                    note: None,
-                    idempotency_key: None,
-                },
+                Said::Change(note) => self.agents.changes_requested(&session, revision, &note).await?,
                 Said::Later => return Ok(Flow::GoOn),
             };
             let is_executing = verdict == Verdict::Approve;
-            if is_executing && request.agent != self.active {
+            if request.agent != self.active {
                 self.switch(request.agent.clone());
             }
             match self.turn(request).await? {
