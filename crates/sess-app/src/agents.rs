@@ -162,6 +162,7 @@ impl Agents {
                 }
                 Err(error) if error.kind() == Kind::NotFound => match reference.parse::<SessionId>() {
                     Ok(id) => id,
+                    Err(invalid) if reference.parse::<SessionKey>().is_err() => return Err(invalid.into()),
                     Err(_) => return Err(error),
                 },
                 Err(error) => return Err(error),
@@ -399,9 +400,13 @@ impl Agents {
         }
         for above in self.app().ancestors(session).await? {
             // The agent it was begun with, and the one that is active: it may have given the task.
-            for name in above.key.agent().into_iter().chain([above.agent.clone()]) {
+            let names = above.key.agent().into_iter().chain([above.agent.clone()]);
+            let mut known: Vec<Option<Sandbox>> = names.filter_map(|name| of(&name)).collect();
+            if known.is_empty() {
                 // Nobody knows how free an agent was that is not configured here.
-                let confined = of(&name).unwrap_or_else(|| Some(Sandbox::default()));
+                known.push(Some(Sandbox::default()));
+            }
+            for confined in known {
                 sandbox = sandbox::inherited(confined.as_ref(), sandbox.as_ref());
             }
         }

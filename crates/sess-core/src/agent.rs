@@ -95,6 +95,18 @@ pub struct ModelSpec {
     pub price: Option<Price>,
 }
 
+impl ModelSpec {
+    /// Returns how many tokens the model takes in, as far as anybody knows: what the
+    /// configuration says, else what the provider's models of today have at least.
+    pub fn window(&self) -> Option<u32> {
+        self.context_window.or(match self.provider {
+            Provider::Anthropic => Some(200_000),
+            Provider::OpenAi(_) => Some(128_000),
+            Provider::Scripted => None,
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     OpenAi(OpenAiApi),

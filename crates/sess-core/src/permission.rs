@@ -89,6 +89,16 @@ impl Rule {
         &self.text
     }
 
+    /// The tool, or the pattern of several.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// The names of the arguments that it looks at.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.arguments.iter().map(|(name, _)| name.as_str())
+    }
+
     fn matches(&self, tool: &str, arguments: &Map<String, Value>, breadth: Breadth) -> bool {
         glob(&self.tool, tool, Breadth::Wide)
             && self.arguments.iter().all(|(name, pattern)| {

@@ -161,6 +161,8 @@ pub struct Turn {
     phase: Phase,
     asked_model: u32,
     usage: Usage,
+    /// How much the last question and its reply took, in the provider's own count.
+    reported: u64,
     /// The model has said or done something in this turn.
     has_spoken: bool,
     /// The question did not fit, and was compacted once for that.
@@ -193,6 +195,7 @@ impl Turn {
             phase: Phase::New,
             asked_model: 0,
             usage: Usage::default(),
+            reported: 0,
             has_spoken: false,
             was_too_long: false,
             was_compacted: false,
@@ -230,7 +233,7 @@ impl Turn {
             Input::ModelFailed(failure) => self.model_failed(failure),
             Input::Compacted { usage } => {
                 add(&mut self.usage, &usage);
-                self.was_compacted = true;
+                (self.was_compacted, self.reported) = (true, 0);
                 self.prepare()
             }
             Input::Permitted { call, permit } => self.permitted(call, &permit),
@@ -280,6 +283,7 @@ impl Turn {
         if let Some(cause) = self.stop {
             return self.end_stopped(cause);
         }
+        let tokens = tokens.max(self.reported);
         let is_filling = self.rules.context_window.is_some_and(|window| {
             tokens.saturating_mul(100) >= u64::from(window).saturating_mul(COMPACT_AT_PERCENT)
         });
@@ -297,6 +301,7 @@ impl Turn {
     fn replied(&mut self, text: &str, calls: Vec<Call>, usage: &Usage, ending: Ending) -> Vec<Effect> {
         add(&mut self.usage, usage);
         self.was_too_long = false;
+        self.reported = usage.input + usage.cache_read + usage.cache_write + usage.output;
         let is_empty = text.trim().is_empty() && calls.is_empty();
         if is_empty && !self.has_spoken && ending == Ending::Complete {
             return self.end(RunState::Failed, Some("the model's reply was empty".to_owned()));

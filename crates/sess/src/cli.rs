@@ -48,7 +48,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show plan and context end to end in a temporary store: no key, no network
+    /// Show two agents draft, review and execute a plan, in a temporary store: no key, no network
     Demo,
 
     /// Talk to the agents of the configuration: draft a plan, review it, have it executed

@@ -176,7 +176,7 @@ impl Host for RunHost {
             trust: self.agents.inner.setup.trust,
             asking: self.agents.person().asking(),
             limits: agent.limits,
-            context_window: self.agents.team().model_of(agent).context_window,
+            context_window: self.agents.team().model_of(agent).window(),
             tools: tools.iter().map(|(tool, _)| (tool.name.clone(), tool.reach)).collect(),
         };
         let model = self.agents.model(agent).map_err(failed)?;

@@ -278,6 +278,24 @@ fn the_window_is_compacted_before_it_is_full_and_when_the_provider_says_so() {
 }
 
 #[test]
+fn the_providers_own_count_fills_the_window_too() {
+    let Input::Replied { text, calls, ending, .. } = reply("", &["read"]) else { unreachable!("a reply") };
+    let usage = Usage { input: 790, output: 10, ..Usage::default() };
+    check(
+        rules(),
+        &[
+            (Input::Begin, "prepare"),
+            (PREPARED, "model"),
+            (Input::Replied { text, calls, usage, ending }, "run 0"),
+            (ended(0), "prepare"),
+            (PREPARED, "compact"),
+            (Input::Compacted { usage: Usage::default() }, "prepare"),
+            (PREPARED, "model"),
+        ],
+    );
+}
+
+#[test]
 fn a_handoff_happens_when_all_calls_have_their_result() {
     let planner: AgentId = "planner".parse().expect("an id");
     check(

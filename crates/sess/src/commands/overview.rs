@@ -18,8 +18,8 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
     output.line(&format!("Data: {}\n", context.home()?.display()))?;
     if listing.sessions.is_empty() {
         output.line("There are no sessions yet. Next:")?;
-        output
-            .line("  sess demo                        see plans and context at work, in a temporary store")?;
+        output.line("  sess demo                        see two agents draft, review and execute a plan")?;
+        output.line("  sess run agents.yaml             talk to agents of your own; README: an example")?;
         output
             .line("  claude mcp add sess -- sess mcp  give the tools to Claude Code; README: other agents")?;
         output.line("  sess import <file.jsonl>         bring in a session")?;

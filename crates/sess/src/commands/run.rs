@@ -44,6 +44,9 @@ const MESSAGE_BYTES_MAX: u64 = 10_000_000;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::Result<ExitCode> {
     let Some(team) = context.config.team.clone() else {
+        if let Some(missing) = args.words.first().filter(|word| is_yaml(Path::new(word))) {
+            return Err(Usage(format!("there is no file {missing}, and no agents are configured")).into());
+        }
         return Err(Usage(
             "there are no agents: name a file that has some (sess run agents.yaml), or add `agents:` to the \
              configuration; `sess demo` shows one at work"
@@ -92,8 +95,11 @@ fn history(context: &Context) -> anyhow::Result<Option<PathBuf>> {
 /// Returns the file that the first word names, when it is a configuration.
 pub fn named_file(args: &cli::Run) -> Option<&Path> {
     let first = Path::new(args.words.first()?);
-    let is_yaml = first.extension().is_some_and(|end| end == "yaml" || end == "yml");
-    (is_yaml && first.is_file()).then_some(first)
+    (is_yaml(first) && first.is_file()).then_some(first)
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "yaml" || end == "yml")
 }
 
 fn message(args: &cli::Run) -> anyhow::Result<Option<String>> {

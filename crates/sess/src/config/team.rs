@@ -25,6 +25,9 @@ use super::{
 const FILESYSTEM_TOOLS: &[&str] = &["read_file", "write_file", "edit_file", "list_directory", "search_files"];
 const SHELL_TOOLS: &[&str] = &["shell"];
 const USER_PROMPT_TOOLS: &[&str] = &["user_prompt"];
+/// What agents are given by their `handoffs` and `sub_agents`.
+const TEAM_TOOLS: &[&str] = &["handoff", "transfer_task"];
+const SHELL_ARGUMENTS: &[&str] = &["cmd", "cwd", "timeout"];
 
 /// The most agents of one configuration.
 const AGENTS_MAX: usize = 500;
@@ -76,10 +79,12 @@ impl<'a> Building<'a> {
             let model = self.model(name, model, &trail);
             self.models.push(model);
         }
-        let permissions = self.permissions(&root.key("permissions"));
         let written = self.written();
         let names: Vec<AgentId> = written.iter().map(|written| written.name.clone()).collect();
-        let agents = written.iter().map(|written| self.agent(written, &names)).collect();
+        let agents: Vec<Agent> = written.iter().map(|written| self.agent(written, &names)).collect();
+        let toolsets = || agents.iter().flat_map(|agent| &agent.toolsets);
+        let has_outside_tools = toolsets().any(|toolset| matches!(toolset.kind, ToolsetKind::Mcp(_)));
+        let permissions = self.permissions(&root.key("permissions"), has_outside_tools);
         if names.is_empty() {
             return None;
         }
@@ -570,14 +575,34 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn permissions(&mut self, trail: &Trail) -> Permissions {
+    /// A rule that can never match would deny nothing in silence.
+    fn permissions(&mut self, trail: &Trail, has_outside_tools: bool) -> Permissions {
+        let mut tools: Vec<&str> = sess_app::tools::all().into_iter().map(|tool| tool.name).collect();
+        tools.extend([FILESYSTEM_TOOLS, SHELL_TOOLS, USER_PROMPT_TOOLS, TEAM_TOOLS].concat());
+        let check = |rule: &Rule| {
+            let tool = rule.tool();
+            if !tool.contains('*') && !has_outside_tools && !tools.contains(&tool) {
+                let near = nearest(tool, tools.iter().copied());
+                return Err(format!("there is no tool \"{}\"{near}", short(tool)));
+            }
+            let unknown = rule.arguments().find(|name| tool == "shell" && !SHELL_ARGUMENTS.contains(name));
+            unknown.map_or(Ok(()), |name| {
+                let near = nearest(name, SHELL_ARGUMENTS.iter().copied());
+                Err(format!("shell has no argument \"{}\"{near}", short(name)))
+            })
+        };
         let written = &self.file.permissions;
         let mut rules = |key: &str, texts: &[String]| {
             let trail = trail.key(key);
             let mut rules = Vec::new();
             for (n, text) in texts.iter().enumerate() {
                 match text.parse::<Rule>() {
-                    Ok(rule) => rules.push(rule),
+                    Ok(rule) => {
+                        if let Err(text) = check(&rule) {
+                            self.wrong(&trail.index(n), text);
+                        }
+                        rules.push(rule);
+                    }
                     Err(error) => self.wrong(&trail.index(n), error),
                 }
             }

@@ -15,6 +15,7 @@ use sess_app::{
 };
 use sess_core::{
     RunId,
+    agent::Provider,
     redact::{redact, redact_json},
     run::{Run, RunState},
     session::{NewSession, Session},
@@ -175,6 +176,15 @@ pub async fn run(
         Some(stored) => agents.approved(&stored).await?,
         None => None,
     };
+    if let Some((word, _)) = split_command(line)
+        && !word.contains('/')
+        && agents.command(active, word).is_none()
+    {
+        return Err(Usage(format!("there is no command /{word}; nothing was sent")).into());
+    }
+    if agents.team().model_of(active).provider == Provider::Scripted {
+        onlooker.talk("the model is a script: prepared replies");
+    }
     let is_command = split_command(line).is_some_and(|(word, _)| agents.command(active, word).is_some());
     let (agent, text) = match (agents.read_line(active, line), &approved) {
         // The planner's work is done: who says nothing else speaks to whoever executes the plan.

@@ -24,10 +24,13 @@ pub async fn choose(asked: &Asked<'_>, choices: &[(char, &str)]) -> Option<char>
         let Typed::Line(line) = asked.read(Prompt::new("? ", &Style::new().yellow())).await else {
             return None;
         };
-        let mut typed = line.trim().chars().flat_map(char::to_lowercase);
-        // A word counts by its first letter: `y`, `yes`.
-        let key = typed.next();
-        if let Some((key, _)) = choices.iter().find(|(choice, _)| Some(*choice) == key) {
+        // The letter alone, or the whole word: what only begins like a yes is none.
+        let typed = line.trim().to_lowercase();
+        let is_meant = |key: char, what: &str| {
+            let word = what.split_whitespace().next().unwrap_or_default();
+            typed == key.to_string() || typed == word || typed == what
+        };
+        if let Some((key, _)) = choices.iter().find(|(key, what)| is_meant(*key, what)) {
             return Some(*key);
         }
         let keys: Vec<String> = choices.iter().map(|(key, _)| key.to_string()).collect();
