@@ -44,7 +44,9 @@ const MESSAGE_BYTES_MAX: u64 = 10_000_000;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::Result<ExitCode> {
     let Some(team) = context.config.team.clone() else {
-        if let Some(missing) = args.words.first().filter(|word| is_yaml(Path::new(word))) {
+        if let Some(missing) =
+            args.words.first().filter(|word| is_yaml(Path::new(word)) && !Path::new(word).exists())
+        {
             return Err(Usage(format!("there is no file {missing}, and no agents are configured")).into());
         }
         return Err(Usage(

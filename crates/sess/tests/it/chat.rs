@@ -255,7 +255,10 @@ fn a_refused_tool_is_told_what_to_do_instead() {
     ]);
     let world = World::new();
     let mut chat = Chat::start(&world, &models, &["go"]);
-    chat.answer("[n] no", "n");
+    // What only begins like "always" allows nothing.
+    chat.answer("[n] no", "absolutely not");
+    chat.expect("one of y, a, n, e");
+    chat.line("n");
     chat.expect("● shell  touch made  ✗");
     chat.answer("[e] no, and say", "e");
     chat.expect("instead: ");
