@@ -157,7 +157,7 @@ pub fn agents(
         };
         model::open(spec, model::endpoint_for(spec, &variable))
     };
-    let world = World::new(context)?;
+    let world = World::new(context, &team)?;
     let setup = AgentsSetup {
         team,
         open_model: Box::new(open_model),
@@ -178,11 +178,12 @@ struct World {
 }
 
 impl World {
-    fn new(context: &Context) -> anyhow::Result<Self> {
+    fn new(context: &Context, team: &Team) -> anyhow::Result<Self> {
         let settings = context.app.settings();
         let root = settings.cwd.as_ref().context("the working directory is gone: change to another one")?;
         let exe = std::env::current_exe().context("cannot tell which program this is")?;
-        Ok(Self { root: PathBuf::from(root), env: context.env.clone(), home: settings.home.clone(), exe })
+        let env = without_keys(context.env.clone(), team);
+        Ok(Self { root: PathBuf::from(root), env, home: settings.home.clone(), exe })
     }
 
     fn open(&self, wanted: &WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> {
@@ -235,6 +236,13 @@ impl World {
         env.push((SESS_SESSION.to_owned(), wanted.session.to_string()));
         env
     }
+}
+
+/// Leaves out the keys of the models, whatever their variables are called.
+fn without_keys(mut env: Vec<(String, String)>, team: &Team) -> Vec<(String, String)> {
+    let is_key = |name: &str| team.models().iter().any(|model| model.token_key.as_deref() == Some(name));
+    env.retain(|(name, _)| !is_key(name));
+    env
 }
 
 /// Asks the run to stop at the first signal; returns at the second, when nobody waits any longer.
