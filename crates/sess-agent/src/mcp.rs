@@ -46,6 +46,8 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 const MESSAGE_BYTES_MAX: usize = 16_000_000;
 /// How many tools of one server are offered.
 const TOOLS_MAX: usize = 500;
+/// The longest name of a tool that every provider takes.
+const TOOL_NAME_LEN_MAX: usize = 64;
 /// How long a server that does not start is left alone: the first time, and at most.
 const BACKOFF: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
@@ -109,10 +111,19 @@ impl McpTools {
         state.connection.as_ref()?.process.as_ref()?._child.id()
     }
 
-    fn shown(&self) -> &str {
+    /// How errors call the server. The rest of an address is a secret as often as not.
+    fn shown(&self) -> String {
         match &self.server {
-            McpServer::Command { command, .. } => command,
-            McpServer::Url { url, .. } => url,
+            McpServer::Command { command, .. } => command.clone(),
+            McpServer::Url { url, .. } => origin(url),
+        }
+    }
+
+    /// Says what went wrong; whoever sends a request puts the whole address into its errors.
+    fn told(&self, error: &dyn std::fmt::Display) -> String {
+        match &self.server {
+            McpServer::Command { .. } => error.to_string(),
+            McpServer::Url { url, .. } => without_address(&error.to_string(), url),
         }
     }
 
@@ -172,7 +183,7 @@ impl McpTools {
                     .custom_headers(all)
                     .max_sse_event_size(MESSAGE_BYTES_MAX);
                 let transport = StreamableHttpClientTransport::with_client(self.options.http.clone(), config);
-                let service = ().serve(transport).await.map_err(|error| error.to_string())?;
+                let service = ().serve(transport).await.map_err(|error| self.told(&error))?;
                 Ok(Connection { service, process: None })
             }
         }
@@ -202,7 +213,7 @@ impl McpTools {
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err("it has no pipes".to_owned());
         };
-        let log = tokio::spawn(log(self.shown().to_owned(), stderr));
+        let log = tokio::spawn(log(self.shown(), stderr));
         let process = Process { _child: child, _group: group, log };
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
         let service = ().serve(transport).await.map_err(|error| error.to_string())?;
@@ -220,13 +231,23 @@ impl McpTools {
             connection = self.connection().await?;
             listed = tokio::time::timeout(START_TIMEOUT, connection.service.list_all_tools()).await;
         }
-        let mut tools = match listed {
+        let tools = match listed {
             Ok(Ok(tools)) => tools,
             Ok(Err(error)) => {
-                return Err(format!("the MCP server {} did not list its tools: {error}", self.shown()));
+                return Err(format!(
+                    "the MCP server {} did not list its tools: {}",
+                    self.shown(),
+                    self.told(&error)
+                ));
             }
             Err(_) => return Err(format!("the MCP server {} did not list its tools in time", self.shown())),
         };
+        let (mut tools, unusable): (Vec<_>, Vec<_>) =
+            tools.into_iter().partition(|tool| is_tool_name(&tool.name));
+        for tool in unusable {
+            let name = tool.name.as_ref();
+            tracing::warn!(server = self.shown(), "a tool is left out, no model takes its name: {name:?}");
+        }
         if tools.len() > TOOLS_MAX {
             tracing::warn!(server = self.shown(), "only the first {TOOLS_MAX} of its tools are offered");
             tools.truncate(TOOLS_MAX);
@@ -255,12 +276,13 @@ impl McpTools {
             Err(error) if is_lost(&error) || connection.service.peer().is_transport_closed() => {
                 self.forget(&connection);
                 Err(format!(
-                    "the MCP server {} ended during {name} ({error}); whether it acted is not known, and it is \
+                    "the MCP server {} ended during {name} ({}); whether it acted is not known, and it is \
                      started again at the next call",
-                    self.shown()
+                    self.shown(),
+                    self.told(&error)
                 ))
             }
-            Err(error) => Err(format!("{name} of {} failed: {error}", self.shown())),
+            Err(error) => Err(format!("{name} of {} failed: {}", self.shown(), self.told(&error))),
         }
     }
 }
@@ -291,6 +313,33 @@ impl Toolbox for McpTools {
 /// Tells whether the way to the server is gone, rather than one request refused.
 fn is_lost(error: &ServiceError) -> bool {
     matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed)
+}
+
+/// Tells whether every provider takes this name: one that it refuses would spoil each request.
+fn is_tool_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=TOOL_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// Returns scheme, host and port of an address.
+fn origin(url: &str) -> String {
+    match reqwest::Url::parse(url) {
+        Ok(url) => url.origin().ascii_serialization(),
+        Err(_) => "(its address is not valid)".to_owned(),
+    }
+}
+
+/// Shortens an address in a text to its origin, as it was given and as a request shows it.
+fn without_address(text: &str, url: &str) -> String {
+    let mut text = text.replace(url, &origin(url));
+    if let Ok(mut parsed) = reqwest::Url::parse(url) {
+        text = text.replace(parsed.as_str(), &origin(url));
+        // A name and a password go into a header, and out of the address.
+        if parsed.set_username("").is_ok() && parsed.set_password(None).is_ok() {
+            text = text.replace(parsed.as_str(), &origin(url));
+        }
+    }
+    text
 }
 
 fn definition(tool: rmcp::model::Tool) -> ToolDef {
@@ -339,6 +388,34 @@ async fn log(server: String, stderr: ChildStderr) {
         match (&mut reader).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => tracing::info!(server, "{}", String::from_utf8_lossy(&line).trim_end()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_without_its_secrets() {
+        assert_eq!(origin("https://me:pw@example.com/k3y/mcp?token=t#f"), "https://example.com");
+        assert_eq!(origin("http://127.0.0.1:81/mcp"), "http://127.0.0.1:81");
+        assert_eq!(origin("k3y"), "(its address is not valid)");
+        let url = "https://me:pw@example.com/k3y/../mcp?token=t";
+        for shown in [url, "https://me:pw@example.com/mcp?token=t", "https://example.com/mcp?token=t"] {
+            let text = without_address(&format!("error sending request for url ({shown})"), url);
+            assert_eq!(text, "error sending request for url (https://example.com)");
+        }
+    }
+
+    #[test]
+    fn names_that_a_provider_refuses_are_known() {
+        let longest = "a".repeat(TOOL_NAME_LEN_MAX);
+        for name in ["read", "Get_it-2", &longest] {
+            assert!(is_tool_name(name), "{name}");
+        }
+        for name in ["", "a.b", "a b", "café", "a\n", &format!("{longest}a")] {
+            assert!(!is_tool_name(name), "{name}");
         }
     }
 }

@@ -165,17 +165,31 @@ impl Toolbox for Shell {
 
 /// Leaves out what a command has no business to know: our own settings, keys, tokens, passwords.
 pub fn without_secrets(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
-    const ENDS: [&str; 9] =
-        ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_CREDENTIALS", "_PAT", "_DSN", "_AUTH"];
+    // The whole name, or its last word.
+    const WORDS: [&str; 12] = [
+        "KEY",
+        "APIKEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "PAT",
+        "DSN",
+        "AUTH",
+    ];
     const NAMES: [&str; 2] = ["PGPASSWORD", "DATABASE_URL"];
     // Which store, and that an agent calls.
     const KEPT: [&str; 2] = ["SESS_HOME", "SESS_SESSION"];
     env.retain(|(name, _)| {
         let name = name.to_ascii_uppercase();
         let is_ours = name.starts_with("SESS_") && !KEPT.contains(&name.as_str());
+        let last = name.rsplit('_').next().unwrap_or_default();
         !is_ours
             && !NAMES.contains(&name.as_str())
-            && !ENDS.iter().any(|end| name.ends_with(end))
+            && !WORDS.contains(&last)
             && !name.contains("API_KEY")
             && !name.contains("SECRET")
     });
@@ -196,6 +210,9 @@ mod tests {
             "ANTHROPIC_API_KEY",
             "GITHUB_TOKEN",
             "aws_secret_x",
+            "TOKEN",
+            "password",
+            "KEY",
         ];
         let env = env.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect();
         let left: Vec<String> = without_secrets(env).into_iter().map(|(name, _)| name).collect();

@@ -77,7 +77,7 @@ mod linux {
         rustix::thread::set_no_new_privs(true).map_err(|error| unable(&error))?;
         restrict(policy, abi).map_err(|error| unable(&error))??;
         drop_capabilities().map_err(|error| unable(&error))?;
-        system_calls::restrict(policy).map_err(|error| unable(&error))
+        system_calls::restrict(policy, abi >= ABI_WITH_SCOPES).map_err(|error| unable(&error))
     }
 
     /// Root inside is a user like others.

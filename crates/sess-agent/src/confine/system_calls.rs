@@ -67,7 +67,8 @@ const DENIED_X32: &[i64] = &[521, 528, 539, 540];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-pub(super) fn restrict(policy: &Policy) -> Result<(), String> {
+/// `has_scopes` tells whether Landlock keeps abstract sockets inside.
+pub(super) fn restrict(policy: &Policy, has_scopes: bool) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let mut rules = Rules::new();
     for call in DENIED {
@@ -77,7 +78,7 @@ pub(super) fn restrict(policy: &Policy) -> Result<(), String> {
     for call in DENIED_X32 {
         rules.insert(X32 | call, Vec::new());
     }
-    let families = denied_families(policy).map_err(|error| told(&error))?;
+    let families = denied_families(&harmless_families(policy, has_scopes)).map_err(|error| told(&error))?;
     deny(&mut rules, libc::SYS_socket, families);
     // The flags of clone are known here; those of clone3 are not, so that has to seem absent.
     let namespaces = u64::try_from(libc::CLONE_NEWUSER).unwrap_or_default();
@@ -98,25 +99,31 @@ fn deny(rules: &mut Rules, call: i64, when: Vec<SeccompRule>) {
     rules.insert(call, when);
 }
 
-/// Any family is refused but the ones that are harmless under this policy.
+/// Returns the families of sockets that lead nowhere under this policy but where it allows.
 ///
 /// Landlock knows nothing of UDP. Sockets with a path lead to whoever listens, past every rule on files, so
-/// they are for namespaces alone, where the others' do not exist.
-fn denied_families(policy: &Policy) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+/// they are for namespaces alone, where the others' do not exist. Abstract sockets have no path: they belong
+/// to the network's namespace, so where that is the machine's it takes Landlock to keep them inside.
+fn harmless_families(policy: &Policy, has_scopes: bool) -> Vec<i32> {
     let mut harmless: Vec<i32> = Vec::new();
     if policy.network {
         harmless.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
-    if policy.namespaces {
+    if policy.namespaces && (!policy.network || has_scopes) {
         harmless.push(libc::AF_UNIX);
     }
+    harmless
+}
+
+/// Any other family is refused.
+fn denied_families(harmless: &[i32]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     if harmless.is_empty() {
         return Ok(Vec::new());
     }
     let conditions: Result<Vec<SeccompCondition>, _> = harmless
-        .into_iter()
+        .iter()
         .map(|family| {
-            let family = u64::try_from(family).unwrap_or_default();
+            let family = u64::try_from(*family).unwrap_or_default();
             SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
         })
         .collect();
@@ -129,4 +136,25 @@ fn install(rules: Rules, errno: i32) -> Result<(), String> {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno), arch);
     let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&program).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_sockets_are_allowed_where_none_leads_outside() {
+        for (namespaces, network, has_scopes, expected) in [
+            (true, false, false, true),
+            (true, false, true, true),
+            (true, true, true, true),
+            (true, true, false, false),
+            (false, false, true, false),
+            (false, true, true, false),
+        ] {
+            let policy = Policy { read: Vec::new(), write: Vec::new(), network, namespaces };
+            let is_allowed = harmless_families(&policy, has_scopes).contains(&libc::AF_UNIX);
+            assert_eq!(is_allowed, expected, "{policy:?}, scopes {has_scopes}");
+        }
+    }
 }

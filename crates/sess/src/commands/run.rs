@@ -28,6 +28,7 @@ use sess_core::{
     identity::SESS_SESSION,
     permission::Trust,
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::terminal::Terminal;
@@ -165,7 +166,7 @@ pub fn agents(
         };
         model::open(spec, model::endpoint_for(spec, &variable))
     };
-    let world = World::new(context)?;
+    let world = World::new(context, &team)?;
     let setup = AgentsSetup {
         team,
         open_model: Box::new(open_model),
@@ -186,11 +187,12 @@ struct World {
 }
 
 impl World {
-    fn new(context: &Context) -> anyhow::Result<Self> {
+    fn new(context: &Context, team: &Team) -> anyhow::Result<Self> {
         let settings = context.app.settings();
         let root = settings.cwd.as_ref().context("the working directory is gone: change to another one")?;
         let exe = std::env::current_exe().context("cannot tell which program this is")?;
-        Ok(Self { root: PathBuf::from(root), env: context.env.clone(), home: settings.home.clone(), exe })
+        let env = without_keys(context.env.clone(), team);
+        Ok(Self { root: PathBuf::from(root), env, home: settings.home.clone(), exe })
     }
 
     fn open(&self, wanted: &WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> {
@@ -245,11 +247,60 @@ impl World {
     }
 }
 
+/// Leaves out the keys of the models, whatever their variables are called.
+fn without_keys(mut env: Vec<(String, String)>, team: &Team) -> Vec<(String, String)> {
+    let is_key = |name: &str| team.models().iter().any(|model| model.token_key.as_deref() == Some(name));
+    env.retain(|(name, _)| !is_key(name));
+    env
+}
+
 /// Asks the run to stop at the first signal; returns at the second, when nobody waits any longer.
 async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await?;
+    let mut signals = Signals::new()?;
+    signals.next().await;
     cancel.cancel();
-    tokio::signal::ctrl_c().await
+    signals.next().await;
+    Ok(())
+}
+
+/// The signals that ask a program to end: from the keyboard, from another program, from a terminal that went.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Not listened to when whoever started us wants it ignored, as `nohup` does.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+        })
+    }
+
+    async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hangup => {}
+        }
+    }
+}
+
+/// Tells whether the hangup is ignored, as far as the system says so.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is for signal 1, the hangup.
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
 }
 
 /// Shows a call in one line.

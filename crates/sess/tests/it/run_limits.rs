@@ -75,8 +75,8 @@ fn an_interrupt_in_the_middle_of_a_reply_keeps_what_came() {
 }
 
 #[test]
-fn an_interrupt_stops_tools_and_gives_every_call_a_result() {
-    for api in APIS {
+fn a_signal_stops_tools_and_gives_every_call_a_result() {
+    for (api, signal) in APIS.into_iter().zip(["INT", "TERM", "TERM"]) {
         let stage = Stage::new(
             api,
             "- {tool_calls: [{name: shell, arguments: {cmd: \"echo $$ > pid; exec sleep 1000\"}}, {name: shell, \
@@ -90,7 +90,7 @@ fn an_interrupt_stops_tools_and_gives_every_call_a_result() {
             std::thread::yield_now();
         }
         let pid = stage.world.read("pid");
-        assert_eq!(run.interrupt(), Some(130));
+        assert_eq!(run.signal(signal), Some(130));
         assert!(!std::path::Path::new(&format!("/proc/{}", pid.trim())).exists(), "the command is gone");
         let mut results = stage.results();
         results.sort();

@@ -190,3 +190,20 @@ agents:
     let told = results(&stage.transcript_of(id));
     assert!(told[0].1 && !told[0].0.contains("STUB_KEY"), "{told:?}");
 }
+
+#[test]
+fn the_key_of_a_model_reaches_no_command() {
+    let stage = Stage::with(
+        Anthropic,
+        "  other: {provider: openai, model: x, token_key: SPARE}
+agents:
+  root: {model: m, toolsets: [{type: shell}]}
+  other: {model: other}
+",
+        "[{tool_calls: [{name: shell, arguments: {cmd: 'echo \"<$SPARE>$PLAIN\"'}}]}, {text: Done.}]",
+    );
+    let mut command = stage.command(&["--yolo"], "begin");
+    let ended = command.env("SPARE", "hidden").env("PLAIN", "plain").output().expect("sess starts");
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(stage.results(), [("<>plain\n[exit status 0]".to_owned(), false)]);
+}

@@ -207,9 +207,14 @@ impl Beside {
     }
 
     /// Ends it as Ctrl-C does, and returns the exit code.
-    pub fn interrupt(mut self) -> Option<i32> {
+    pub fn interrupt(self) -> Option<i32> {
+        self.signal("INT")
+    }
+
+    /// Sends it a signal that it ends at, and returns the exit code.
+    pub fn signal(mut self, name: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill starts");
+        let killed = Command::new("kill").args(["-s", name, &pid]).status().expect("kill starts");
         assert!(killed.success());
         self.child.wait().expect("it ends").code()
     }
