@@ -7,7 +7,7 @@
 //! run.
 //!
 //! Without namespaces two things remain that Landlock has no rule for: whether a path exists can be seen, and
-//! the mode and times of the same user's files outside can be changed, though not their content.
+//! the times of the same user's files outside can be changed. Modes, owners and attributes cannot, by any path.
 
 mod apply;
 mod bubblewrap;

@@ -48,6 +48,9 @@ impl Launch {
             command.pre_exec(|| {
                 // No terminal to read a password from, and one group to kill.
                 rustix::process::setsid()?;
+                // Killed, we could not stop it any more.
+                #[cfg(target_os = "linux")]
+                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
                 inherit_nothing();
                 Ok(())
             });

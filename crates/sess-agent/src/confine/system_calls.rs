@@ -59,6 +59,27 @@ const DENIED: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
+/// Refused without namespaces, where the whole file system is in sight: Landlock has no rule for the owner, the
+/// mode and the attributes of a file. By an open descriptor they can be changed, and opening has its rules.
+const DENIED_BY_PATH: &[i64] = &[
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+];
+
+/// The same number on every architecture.
+const SYS_FCHMODAT2: i64 = 452;
+
 /// The second numbering of calls on x86-64, and calls that have a number of their own in it.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
@@ -73,6 +94,11 @@ pub(super) fn restrict(policy: &Policy, has_scopes: bool) -> Result<(), String> 
     let mut rules = Rules::new();
     for call in DENIED {
         deny(&mut rules, *call, Vec::new());
+    }
+    if !policy.namespaces {
+        for call in DENIED_BY_PATH {
+            deny(&mut rules, *call, Vec::new());
+        }
     }
     #[cfg(target_arch = "x86_64")]
     for call in DENIED_X32 {
