@@ -138,18 +138,6 @@ impl Confinement {
         self.own_program(args, launch.env, launch.cwd)
     }
 
-    /// Wraps a program of any kind, such as another vendor's agent.
-    pub fn command(
-        &self,
-        program: &Path,
-        args: &[OsString],
-        env: &[(String, String)],
-        cwd: &Path,
-    ) -> tokio::process::Command {
-        let (program, args) = (program.to_owned(), args.to_vec());
-        self.launch(Launch { program, args, env: env.to_vec(), cwd: cwd.to_owned() }).command()
-    }
-
     /// Calls one tool on files in a confined process of its own.
     pub(crate) async fn file_tool(&self, call: &FileCall, cancel: &CancellationToken) -> ToolOutput {
         match self.try_file_tool(call, cancel).await {

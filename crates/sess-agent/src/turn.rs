@@ -473,6 +473,3 @@ fn calls_of(reply: &Reply) -> Vec<Call> {
     };
     reply.content.iter().filter_map(call).collect()
 }
-
-/// The words of a call that the end of a turn kept from being carried out.
-pub use turn::INTERRUPTED;
