@@ -109,11 +109,11 @@ impl Confinement {
             tempfile::Builder::new().prefix("sess-").tempdir_in(options.scratch).map_err(Error::Scratch)?;
         let mut write = vec![allowed(options.workspace)?, allowed(scratch.path())?];
         for path in &options.sandbox.write {
-            write.push(allowed(Path::new(path))?);
+            write.push(without_links(Path::new(path), allowed(Path::new(path))?)?);
         }
         let mut read = Vec::new();
         for path in &options.sandbox.read {
-            read.push(allowed(Path::new(path))?);
+            read.push(without_links(Path::new(path), allowed(Path::new(path))?)?);
         }
         let bubblewrap = match &options.abilities.bubblewrap {
             Bubblewrap::Works { path, .. } => Some(path.clone()),
@@ -136,18 +136,6 @@ impl Confinement {
         let mut args = vec![OsString::from("--"), launch.program.into_os_string()];
         args.extend(launch.args);
         self.own_program(args, launch.env, launch.cwd)
-    }
-
-    /// Wraps a program of any kind, such as another vendor's agent.
-    pub fn command(
-        &self,
-        program: &Path,
-        args: &[OsString],
-        env: &[(String, String)],
-        cwd: &Path,
-    ) -> tokio::process::Command {
-        let (program, args) = (program.to_owned(), args.to_vec());
-        self.launch(Launch { program, args, env: env.to_vec(), cwd: cwd.to_owned() }).command()
     }
 
     /// Calls one tool on files in a confined process of its own.
@@ -220,6 +208,15 @@ impl Confinement {
             }
         }
     }
+}
+
+/// Refuses a path that leads elsewhere: what a child may reach was decided by the paths as they are written.
+fn without_links(path: &Path, real: PathBuf) -> Result<PathBuf, Error> {
+    if real == path {
+        return Ok(real);
+    }
+    let reason = format!("it leads through a link; write the real path, {}", real.display());
+    Err(Error::Path { path: path.to_owned(), reason })
 }
 
 fn allowed(path: &Path, store: Option<&Path>) -> Result<PathBuf, Error> {

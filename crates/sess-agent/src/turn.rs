@@ -2,7 +2,7 @@
 
 mod compact;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -10,6 +10,7 @@ use sess_core::{
     AgentId, Timestamp,
     conversation::{estimate_tokens, since_compaction, size_bytes},
     message::{Block, Body, Role, Usage},
+    run::RunState,
     turn::{self, Call, Effect, Ending, Failure, Input, Next, Permit, Rules, StopCause, Turn, Verdict},
 };
 use tokio::{
@@ -107,15 +108,33 @@ pub struct Ended {
     pub messages: Vec<Body>,
 }
 
+impl Ended {
+    /// The end of a turn that was stopped before it began.
+    fn cancelled() -> Self {
+        Self {
+            verdict: Verdict { state: RunState::Cancelled, error: Some("cancelled".to_owned()) },
+            usage: Usage::default(),
+            result: None,
+            messages: Vec::new(),
+        }
+    }
+}
+
 /// Runs a turn of `agent` to its end. The request is in the transcript already.
 pub async fn drive(
     host: Arc<dyn Host>,
     agent: AgentId,
     cancel: &CancellationToken,
 ) -> Result<Ended, HostError> {
-    let cast = host.cast(&agent).await?;
+    let started = Instant::now();
+    // Servers of tools may take long to start. Its time limit is part of what is not known yet.
+    let cast = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Ok(Ended::cancelled()),
+        cast = host.cast(&agent) => cast?,
+    };
     let turn = Turn::new(cast.rules.clone());
-    let messages = host.transcript().await?;
+    let messages = since_compaction(host.transcript().await?);
     let mut driver = Driver {
         host,
         agent,
@@ -128,8 +147,11 @@ pub async fn drive(
         work: JoinSet::new(),
         asking: None,
         interrupt: CancellationToken::new(),
+        cancel: cancel.clone(),
+        started,
+        partial: Usage::default(),
     };
-    driver.run(cancel).await
+    driver.run().await
 }
 
 struct Driver {
@@ -147,6 +169,11 @@ struct Driver {
     asking: Option<AbortHandle>,
     /// Stops the model and the tools.
     interrupt: CancellationToken,
+    /// The person wants the turn to end.
+    cancel: CancellationToken,
+    started: Instant,
+    /// What a reply took that broke off.
+    partial: Usage,
 }
 
 /// Something that was at work has ended.
@@ -158,13 +185,12 @@ enum Done {
 }
 
 impl Driver {
-    async fn run(&mut self, cancel: &CancellationToken) -> Result<Ended, HostError> {
-        let seconds = self.cast.rules.limits.seconds;
-        let deadline = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        let mut inputs = vec![Input::Begin];
+    async fn run(&mut self) -> Result<Ended, HostError> {
+        let mut inputs = VecDeque::from([Input::Begin]);
         let mut is_stopping = false;
         loop {
-            while let Some(input) = inputs.pop() {
+            while let Some(input) = inputs.pop_front() {
+                is_stopping |= matches!(input, Input::Stop(_));
                 for effect in self.turn.step(input) {
                     if let Effect::End(verdict) = effect {
                         return Ok(self.ended(verdict));
@@ -172,15 +198,9 @@ impl Driver {
                     inputs.extend(self.carry_out(effect).await?);
                 }
             }
-            let time_is_up = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let stop = self.stop();
             let input = tokio::select! {
-                () = cancel.cancelled(), if !is_stopping => Some(Input::Stop(StopCause::Cancelled)),
-                () = time_is_up, if !is_stopping => Some(Input::Stop(StopCause::TimeUp)),
+                cause = stop, if !is_stopping => Some(Input::Stop(cause)),
                 Some(done) = self.work.join_next() => match done {
                     Ok(done) => self.done(done).await?,
                     // The question about a call was dropped with the turn's stop.
@@ -189,18 +209,34 @@ impl Driver {
                 },
                 else => return Err(HostError("the turn has nothing left to wait for".to_owned())),
             };
-            is_stopping |= matches!(input, Some(Input::Stop(_)));
             inputs.extend(input);
         }
     }
 
-    fn ended(&mut self, verdict: Verdict) -> Ended {
-        Ended {
-            verdict,
-            usage: self.turn.usage().clone(),
-            result: self.result.take(),
-            messages: std::mem::take(&mut self.unrecorded),
+    /// Ends when the turn should: the person wants it, or the time of the active agent is up.
+    fn stop(&self) -> impl Future<Output = StopCause> + Send + use<> {
+        let cancel = self.cancel.clone();
+        let seconds = self.cast.rules.limits.seconds;
+        let deadline = seconds.map(|seconds| self.started + Duration::from_secs(seconds));
+        async move {
+            let time_is_up = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => StopCause::Cancelled,
+                () = time_is_up => StopCause::TimeUp,
+            }
         }
+    }
+
+    fn ended(&mut self, verdict: Verdict) -> Ended {
+        let mut usage = self.turn.usage().clone();
+        turn::add(&mut usage, &self.partial);
+        Ended { verdict, usage, result: self.result.take(), messages: std::mem::take(&mut self.unrecorded) }
     }
 
     /// Does what the machine decided; returns what it has to know at once.
@@ -230,7 +266,7 @@ impl Driver {
                     asking.abort();
                 }
             }
-            Effect::Switch(agent) => self.switch(agent).await?,
+            Effect::Switch(agent) => return Ok(self.switch(agent).await?.map(Input::Stop)),
             Effect::End(_) => {}
         }
         Ok(None)
@@ -248,6 +284,7 @@ impl Driver {
                 mark.agent_id = Some(self.agent.clone());
                 mark.usage = Some(usage.clone());
                 self.add(mark);
+                self.messages = since_compaction(std::mem::take(&mut self.messages));
                 self.flush().await?;
                 self.host.tell(News::Compacted);
                 Input::Compacted { usage }
@@ -270,7 +307,7 @@ impl Driver {
         let request = Request {
             agent: Some(self.agent.clone()),
             system: self.cast.system.clone(),
-            messages: since_compaction(self.messages.clone()),
+            messages: self.messages.clone(),
             tools: self.cast.tools.iter().map(|(tool, _)| tool.clone()).collect(),
         };
         let tools = request.tools.iter().map(|tool| {
@@ -347,6 +384,7 @@ impl Driver {
             ModelError::Cancelled { partial } => (Failure::Cancelled, Some(partial), "cancelled"),
         };
         if let Some(mut partial) = partial {
+            turn::add(&mut self.partial, &partial.usage);
             partial.content.retain(|block| matches!(block, Block::Text { .. }));
             self.add_reply(*partial, Some(stop));
         }
@@ -379,14 +417,26 @@ impl Driver {
         self.add(body);
     }
 
-    async fn switch(&mut self, agent: AgentId) -> Result<(), HostError> {
+    /// Goes on with another agent; returns why the turn should rather end.
+    async fn switch(&mut self, agent: AgentId) -> Result<Option<StopCause>, HostError> {
         self.flush().await?;
-        self.cast = self.host.cast(&agent).await?;
+        let cast = tokio::select! {
+            biased;
+            cause = self.stop() => Err(cause),
+            cast = self.host.cast(&agent) => Ok(cast?),
+        };
+        // The transcript says already who goes on, also when that is in another turn.
         self.host.switch(&agent).await?;
-        self.turn.set_rules(self.cast.rules.clone());
         self.agent = agent.clone();
         self.host.tell(News::Switched(agent));
-        Ok(())
+        match cast {
+            Ok(cast) => {
+                self.turn.set_rules(cast.rules.clone());
+                self.cast = cast;
+                Ok(None)
+            }
+            Err(cause) => Ok(Some(cause)),
+        }
     }
 
     fn add(&mut self, body: Body) {
@@ -423,6 +473,3 @@ fn calls_of(reply: &Reply) -> Vec<Call> {
     };
     reply.content.iter().filter_map(call).collect()
 }
-
-/// The words of a call that the end of a turn kept from being carried out.
-pub use turn::INTERRUPTED;

@@ -85,7 +85,6 @@ impl Fault {
             "authentication_error",
             "permission_error",
             "not_found_error",
-            "request_too_large",
             "billing_error",
             "insufficient_quota",
             "invalid_prompt",

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod cuts;
+mod driver;
 mod endpoints;
 mod faults;
 mod replies;

@@ -8,14 +8,14 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
 use sess_agent::{
-    confine::{self, Confinement},
+    confine::{self, Abilities, Confinement},
     files::Files,
     mcp::{self, McpTools},
     model,
@@ -24,9 +24,11 @@ use sess_agent::{
 };
 use sess_app::agents::{Agents, AgentsSetup, LEASE, Person, WorldTools};
 use sess_core::{
+    SessionId,
     agent::{McpServer, Team, ToolsetKind},
     identity::SESS_SESSION,
     permission::Trust,
+    sandbox::Sandbox,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -184,6 +186,9 @@ struct World {
     env: Vec<(String, String)>,
     home: Option<PathBuf>,
     exe: PathBuf,
+    /// Tried when it is first needed: that starts a process.
+    abilities: OnceLock<Abilities>,
+    confinements: Mutex<Vec<(SessionId, Sandbox, Arc<Confinement>)>>,
 }
 
 impl World {
@@ -192,26 +197,20 @@ impl World {
         let root = settings.cwd.as_ref().context("the working directory is gone: change to another one")?;
         let exe = std::env::current_exe().context("cannot tell which program this is")?;
         let env = without_keys(context.env.clone(), team);
-        Ok(Self { root: PathBuf::from(root), env, home: settings.home.clone(), exe })
+        Ok(Self {
+            root: PathBuf::from(root),
+            env,
+            home: settings.home.clone(),
+            exe,
+            abilities: OnceLock::new(),
+            confinements: Mutex::default(),
+        })
     }
 
     fn open(&self, wanted: &WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> {
         let confinement = match wanted.sandbox {
             None => None,
-            Some(sandbox) => {
-                let path =
-                    self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
-                let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
-                let options = confine::Options {
-                    sandbox,
-                    workspace: &self.root,
-                    store: self.home.as_deref(),
-                    exe: &self.exe,
-                    scratch: &std::env::temp_dir(),
-                    abilities: &abilities,
-                };
-                Some(Arc::new(Confinement::new(&options).map_err(|error| error.to_string())?))
-            }
+            Some(sandbox) => Some(self.confinement(wanted.session, sandbox)?),
         };
         let root = self.root.clone();
         Ok(match wanted.kind {
@@ -236,6 +235,30 @@ impl World {
                 return Err("these tools touch nothing outside".to_owned());
             }
         })
+    }
+
+    /// Returns the one confinement of this session and sandbox, so that its tools share home and `/tmp`.
+    fn confinement(&self, session: &SessionId, sandbox: &Sandbox) -> Result<Arc<Confinement>, String> {
+        let mut kept = self.confinements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., confinement)) = kept.iter().find(|(of, reach, _)| of == session && reach == sandbox)
+        {
+            return Ok(Arc::clone(confinement));
+        }
+        let abilities = self.abilities.get_or_init(|| {
+            let path = self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());
+            confine::probe(confine::find_bubblewrap(path).as_deref())
+        });
+        let options = confine::Options {
+            sandbox,
+            workspace: &self.root,
+            store: self.home.as_deref(),
+            exe: &self.exe,
+            scratch: &std::env::temp_dir(),
+            abilities,
+        };
+        let confinement = Arc::new(Confinement::new(&options).map_err(|error| error.to_string())?);
+        kept.push((session.clone(), sandbox.clone(), Arc::clone(&confinement)));
+        Ok(confinement)
     }
 
     /// Whatever a tool starts is known as this session's: it never passes for the owner.

@@ -432,6 +432,31 @@ fn what_leads_to_the_store_cannot_be_allowed() {
 }
 
 #[test]
+fn a_link_cannot_be_allowed_since_it_may_lead_anywhere() {
+    each(|world| {
+        let link = world.path("write").join("link");
+        std::os::unix::fs::symlink(world.path("read"), &link).expect("linked");
+        let path = link.display().to_string();
+        for sandbox in [
+            Sandbox { read: vec![path.clone()], ..Sandbox::default() },
+            Sandbox { write: vec![path.clone()], ..Sandbox::default() },
+        ] {
+            let error = world.confined(&sandbox).expect_err("a link").to_string();
+            let real = fs::canonicalize(world.path("read")).expect("there").display().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "the sandbox cannot allow {path}: it leads through a link; write the real path, {real}"
+                )
+            );
+        }
+        // A slash at the end is none.
+        let sandbox = Sandbox { write: vec![world.text("write") + "/"], ..Sandbox::default() };
+        assert!(world.confined(&sandbox).is_ok());
+    });
+}
+
+#[test]
 fn a_machine_that_cannot_confine_refuses() {
     let dir = tempfile::tempdir().expect("a directory");
     let abilities = Abilities { landlock_abi: Some(3), bubblewrap: Bubblewrap::Missing };
