@@ -142,10 +142,7 @@ fn inside_it_is_possible_to_work() {
         world.works(&format!("cat {}/file", world.text("read")), "hidden\n");
         world.works(&format!("echo x > {0}/file; cat {0}/file", world.text("write")), "x\n");
         world.works("f=$(mktemp); echo t > $f; cat $f; cd; echo h > h; cat h", "t\nh\n");
-        world.works(
-            "echo x > /dev/null; head -c 3 /dev/zero | wc -c; (sleep 0 & wait); mkdir d",
-            "3\n",
-        );
+        world.works("echo x > /dev/null; head -c 3 /dev/zero | wc -c; (sleep 0 & wait); mkdir d", "3\n");
         world.works("git init -q . && git status --short | head -1", "?? file\n");
     });
 }
