@@ -207,3 +207,28 @@ agents:
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!(stage.results(), [("<>plain\n[exit status 0]".to_owned(), false)]);
 }
+
+#[test]
+fn what_one_sandbox_holds_is_there_for_all_who_work_in_it() {
+    if !can_confine() {
+        return;
+    }
+    let stage = Stage::with(
+        Anthropic,
+        "
+agents:
+  root: {model: m, toolsets: [{type: shell}], sandbox: true, handoffs: [next]}
+  next: {model: m, toolsets: [{type: shell}], sandbox: true}
+",
+        "
+- {tool_calls: [{name: shell, arguments: {cmd: 'echo kept > $HOME/note'}}]}
+- {tool_calls: [{name: handoff, arguments: {agent: next}}]}
+- {tool_calls: [{name: shell, arguments: {cmd: 'cat $HOME/note'}}]}
+- {text: Done.}
+",
+    );
+    let run = say_in_workspace(&stage, "begin");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "Done.\n"), "{run:?}");
+    let results = stage.results();
+    assert_eq!(results.last(), Some(&("kept\n[exit status 0]".to_owned(), false)), "{results:?}");
+}
