@@ -84,7 +84,7 @@ async fn before_the_first_word_nothing_was_said() {
             assert_eq!(outcome(&reply), "cancelled ()");
         }
     };
-    let slow = Patience { first_wait: Duration::from_secs(100), ..quick() };
+    let slow = Patience { first_wait: Duration::from_secs(60), ..quick() };
     tokio::time::timeout(MOMENT, check("{text: x}", quick(), true)).await.expect("it ends");
     tokio::time::timeout(MOMENT, check("{fault: {kind: hang}}", quick(), false)).await.expect("it ends");
     tokio::time::timeout(MOMENT, check("{fault: {kind: hang, bytes: 300}}", quick(), false))
