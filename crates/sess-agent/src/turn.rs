@@ -95,6 +95,10 @@ pub enum News {
     Compacting,
     Compacted,
     Switched(AgentId),
+    /// The run has not begun: the one before it in the session is not over.
+    Waiting {
+        why: String,
+    },
 }
 
 /// How a turn ended.

@@ -221,6 +221,7 @@ impl Agents {
         let names: Vec<AgentId> = self.team().agents().iter().map(|agent| agent.name.clone()).collect();
         let mut changes = store.changes();
         let mut blocked_since: Option<Instant> = None;
+        let (begun, mut was_told) = (Instant::now(), false);
         loop {
             changes.mark_unchanged();
             store.abort_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;
@@ -254,6 +255,20 @@ impl Agents {
                     }
                 }
                 _ => blocked_since = None,
+            }
+            if begun.elapsed() > LOOK_AGAIN && current.state == RunState::Queued && !was_told {
+                was_told = true;
+                let why = match &until {
+                    Some(_) => "another run of this session goes on, or its process died a moment ago",
+                    None => "another run of this session is first",
+                };
+                let place = Place {
+                    session: run.session.clone(),
+                    run: run.id.clone(),
+                    agent: run.agent.clone(),
+                    depth: 0,
+                };
+                self.person().tell(&place, &News::Waiting { why: why.to_owned() });
             }
             let patience = match until {
                 Some(until) => {

@@ -241,6 +241,7 @@ impl Person for Onlooker {
             | News::Calling { .. }
             | News::Retry { .. }
             | News::Compacting
+            | News::Waiting { .. }
             | News::Compacted
             | News::Switched(_) => {}
         }

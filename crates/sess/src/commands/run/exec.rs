@@ -116,6 +116,7 @@ impl Person for Onlooker {
                     self.talk(&format!("  {why}; again in {:.1} s", *after_ms as f64 / 1_000.0));
                 }
                 News::Switched(agent) => self.talk(&format!("  now {agent}")),
+                News::Waiting { why } => self.talk(&format!("  waiting: {why}")),
                 News::Compacting => self.talk("  the context is nearly full: summarising"),
                 News::Text(_)
                 | News::Thinking(_)
@@ -153,6 +154,7 @@ impl Person for Onlooker {
                     }),
                 );
             }
+            News::Waiting { why } => self.print(place, json!({ "type": "waiting", "why": why })),
             News::Compacted => self.print(place, json!({ "type": "compacted" })),
             News::Switched(agent) => self.print(place, json!({ "type": "agent_switched", "to": agent })),
         }

@@ -230,6 +230,10 @@ impl Screen {
                     Waiting { what: format!("{} writes {}", place.agent, one_line(name)), since: now };
                 self.finish_text(&place.run);
             }
+            News::Waiting { why } => {
+                let text = Style::new().dim().apply_to(format!("waiting: {}", one_line(why))).to_string();
+                self.print(Last::Talk, [indented(depth, &text)]);
+            }
             News::Retry { why, after_ms } => {
                 if let Some(voice) = turn.voices.get_mut(&place.run) {
                     (voice.text, voice.thought) = (Markdown::default(), None);
