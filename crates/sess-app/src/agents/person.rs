@@ -9,15 +9,24 @@ use sess_core::{
 };
 
 /// Whoever looks on, is asked and answers: a terminal, a program, or nobody.
+///
+/// Who only looks on cannot be asked: what is said then stands here.
 #[async_trait]
 pub trait Person: Send + Sync {
-    fn asking(&self) -> Asking;
+    fn asking(&self) -> Asking {
+        Asking::Nobody
+    }
 
     /// Asks whether a tool may act. Dropped when the turn is stopped.
-    async fn permit(&self, place: &Place, call: &Call) -> Permission;
+    async fn permit(&self, _: &Place, _: &Call) -> Permission {
+        Permission::No("nobody is there to be asked".to_owned())
+    }
 
     /// Asks a question of the agent's. Dropped when the turn is stopped.
-    async fn answer(&self, place: &Place, question: &Question) -> Result<Answer, String>;
+    async fn answer(&self, _: &Place, _: &Question) -> Result<Answer, String> {
+        Err("nobody is there to be asked: go on without an answer, or say what you would need to know"
+            .to_owned())
+    }
 
     fn tell(&self, place: &Place, news: &News);
 }
@@ -60,20 +69,6 @@ pub enum Answer {
 /// Nobody is there: nothing is asked, nothing is told.
 pub struct Nobody;
 
-#[async_trait]
 impl Person for Nobody {
-    fn asking(&self) -> Asking {
-        Asking::Nobody
-    }
-
-    async fn permit(&self, _: &Place, _: &Call) -> Permission {
-        Permission::No("nobody is there to be asked".to_owned())
-    }
-
-    async fn answer(&self, _: &Place, _: &Question) -> Result<Answer, String> {
-        Err("nobody is there to be asked: go on without an answer, or say what you would need to know"
-            .to_owned())
-    }
-
     fn tell(&self, _: &Place, _: &News) {}
 }

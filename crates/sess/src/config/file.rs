@@ -213,6 +213,10 @@ pub enum ToolsetType {
     Shell,
     /// Ask the person.
     UserPrompt,
+    /// Hand the session over to one of `handoffs`; given without being named, too.
+    Handoff,
+    /// Give a task to one of `sub_agents`; given without being named, too.
+    TransferTask,
     /// The tools of an outside MCP server.
     Mcp,
 }

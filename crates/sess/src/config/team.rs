@@ -213,6 +213,17 @@ impl<'a> Building<'a> {
         };
         let handoffs = others(&agent.handoffs, &defaults.handoffs, "handoffs");
         let sub_agents = others(&agent.sub_agents, &defaults.sub_agents, "sub_agents");
+        for (n, toolset) in agent.toolsets.iter().flatten().enumerate() {
+            let needed = match toolset.kind {
+                file::ToolsetType::Handoff if handoffs.is_empty() => "handoffs",
+                file::ToolsetType::TransferTask if sub_agents.is_empty() => "sub_agents",
+                _ => continue,
+            };
+            self.wrong(
+                &trail.key("toolsets").index(n),
+                format!("there is nobody to give to: set \"{needed}\""),
+            );
+        }
         let sandbox = agent.sandbox.as_ref().or(defaults.sandbox.as_ref());
         let sandbox_trail = of("sandbox", agent.sandbox.is_some());
         Agent {
@@ -330,6 +341,8 @@ impl<'a> Building<'a> {
                 ToolsetKind::Shell { timeout_seconds: toolset.timeout }
             }
             Type::Mcp => ToolsetKind::Mcp(self.mcp_server(toolset, trail)?),
+            // The lists of agents give these tools: there is nothing to add.
+            Type::Handoff | Type::TransferTask => return None,
         };
         let known: Option<Vec<&str>> = match toolset.kind {
             _ if toolset.tools.is_none() => None,
@@ -338,7 +351,7 @@ impl<'a> Building<'a> {
             Type::Filesystem => Some(FILESYSTEM_TOOLS.to_vec()),
             Type::Shell => Some(SHELL_TOOLS.to_vec()),
             Type::UserPrompt => Some(USER_PROMPT_TOOLS.to_vec()),
-            Type::Mcp => None,
+            Type::Mcp | Type::Handoff | Type::TransferTask => None,
         };
         for (n, tool) in toolset.tools.iter().flatten().enumerate() {
             if let Some(known) = &known

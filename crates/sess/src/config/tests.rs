@@ -237,8 +237,16 @@ fn a_mistake_in_an_agent_is_told_with_its_place() {
             "agents.yaml:4:23: agents.root.toolsets[0].type: \"filesystm\" is not known here: did you mean \"filesystem\"?",
         ),
         (
+            "    toolsets: [{type: handoff}]\n",
+            "agents.yaml:4:16: agents.root.toolsets[0]: there is nobody to give to: set \"handoffs\"",
+        ),
+        (
+            "    handoffs: [other]\n    toolsets: [{type: handoff}, {type: transfer_task}]\n",
+            "agents.yaml:5:33: agents.root.toolsets[1]: there is nobody to give to: set \"sub_agents\"",
+        ),
+        (
             "    toolsets: [{type: sessions}]\n",
-            "agents.yaml:4:23: agents.root.toolsets[0].type: \"sessions\" is not known here: expected session_plan, session_context, filesystem, shell, user_prompt or mcp",
+            "agents.yaml:4:23: agents.root.toolsets[0].type: \"sessions\" is not known here: expected session_plan, session_context, filesystem, shell, user_prompt, handoff, transfer_task or mcp",
         ),
         (
             "    toolsets: [{tools: [shell]}]\n",

@@ -6,12 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use async_trait::async_trait;
 use console::Style;
 use serde_json::{Value, json};
 use sess_app::{
     App, Caller, ReadEvents, Redaction,
-    agents::{Agents, Answer, Line, News, Permission, Person, Place, Question, Request, split_command},
+    agents::{Agents, Line, News, Person, Place, Request, split_command},
 };
 use sess_core::{
     RunId,
@@ -19,7 +18,6 @@ use sess_core::{
     redact::{redact, redact_json},
     run::{Run, RunState},
     session::{NewSession, Session},
-    turn::{Asking, Call},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -90,21 +88,7 @@ impl Onlooker {
     }
 }
 
-#[async_trait]
 impl Person for Onlooker {
-    fn asking(&self) -> Asking {
-        Asking::Nobody
-    }
-
-    async fn permit(&self, _: &Place, _: &Call) -> Permission {
-        Permission::No("nobody is there to be asked".to_owned())
-    }
-
-    async fn answer(&self, _: &Place, _: &Question) -> Result<Answer, String> {
-        Err("nobody is there to be asked: go on without an answer, or say what you would need to know"
-            .to_owned())
-    }
-
     fn tell(&self, place: &Place, news: &News) {
         if !self.output.json {
             match news {
