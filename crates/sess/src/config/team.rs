@@ -22,8 +22,9 @@ use super::{
 
 /// The tools of the groups that only our own agents have. Those of `session_plan` and `session_context` are
 /// listed where they are written, those of an `mcp` server are its own.
-const FILESYSTEM_TOOLS: &[&str] = &["read_file", "write_file", "edit_file", "list_directory", "search_files"];
-const SHELL_TOOLS: &[&str] = &["shell"];
+pub(super) const FILESYSTEM_TOOLS: &[&str] =
+    &["read_file", "write_file", "edit_file", "list_directory", "search_files"];
+pub(super) const SHELL_TOOLS: &[&str] = &["shell"];
 const USER_PROMPT_TOOLS: &[&str] = &["user_prompt"];
 /// What agents are given by their `handoffs` and `sub_agents`.
 const TEAM_TOOLS: &[&str] = &["handoff", "transfer_task"];

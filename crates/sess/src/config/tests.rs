@@ -453,3 +453,16 @@ fn a_repository_lies_over_what_is_there() {
     let expected = r#"{"agents":{"b":{"model":"m"}},"models":{"m":{"provider":"anthropic","model":"three"},"n":{"provider":"openai","model":"two"}},"plans":{"dir":"x","keep_days":4}}"#;
     assert_eq!(document.root.to_json().to_string(), expected);
 }
+
+/// The names that a configuration may use are those of the tools there are.
+#[test]
+fn tools_that_may_be_named_are_the_tools_there_are() {
+    let names = |toolbox: &dyn sess_agent::tool::Toolbox| -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(toolbox.tools()).into_iter().map(|tool| tool.name).collect()
+    };
+    let files = sess_agent::files::Files::new("/".into(), FileAccess::ReadWrite, None);
+    assert_eq!(names(&files), super::team::FILESYSTEM_TOOLS);
+    let shell = sess_agent::shell::Shell::new("/".into(), Vec::new(), None, None);
+    assert_eq!(names(&shell), super::team::SHELL_TOOLS);
+}
