@@ -68,11 +68,7 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
             done = sess.run(*command)
             if done.code != 0:
                 must_be_clear(done.told)
-        # Looked at elsewhere: reading, too, needs some space beside the store.
-        copy = lab.new_dir("full-copy") / "home"
-        shutil.copytree(home, copy)
-        ledger.check(copy)
-        lab.remove(copy.parent)
+        check_elsewhere(lab, home, ledger)
         filler.unlink()
         # Nobody restarted or repaired anything: the same work succeeds now.
         again = sess.run("import", "--json", *paths)
@@ -90,9 +86,18 @@ def attack(lab: Lab, point, size_mb: int, totals: dict) -> None:
         left = [path.name for path in home.rglob(".*") if path.name != ".lock"]
         if left:
             raise Broken(f"temporary files were left: {left}")
-        ledger.check(home)
+        # The disk may be full again by now.
+        check_elsewhere(lab, home, ledger)
     totals["acknowledged"] += ledger.count
     lab.remove(files)
+
+
+def check_elsewhere(lab: Lab, home, ledger: Ledger) -> None:
+    """Looks at a copy: reading, too, needs some space beside the store."""
+    copy = lab.new_dir("full-copy") / "home"
+    shutil.copytree(home, copy)
+    ledger.check(copy)
+    lab.remove(copy.parent)
 
 
 def read_only(lab: Lab, point) -> None:
