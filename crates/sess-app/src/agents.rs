@@ -5,6 +5,7 @@
 //! node settles the run. Everything a run records is fenced by its lease.
 
 mod host;
+mod node;
 mod person;
 mod routing;
 mod task;
@@ -27,7 +28,7 @@ use sess_core::{
     identity::Claim,
     message::{Body, Provenance, Role},
     permission::Trust,
-    run::{BootTime, Outcome, Run, RunState},
+    run::{BootTime, Errand, Lineage, Outcome, Run, RunState},
     sandbox::{self, Sandbox},
     session::{NewSession, Session},
 };
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{App, Caller, Error, Kind, Result};
 
+pub use node::Work;
 pub use person::{Answer, Nobody, Permission, Person, Place, Question};
 pub use routing::{Line, split_command};
 pub use sess_agent::turn::News;
@@ -82,6 +84,8 @@ pub struct Agents {
 struct Inner {
     app: App,
     setup: AgentsSetup,
+    /// This node, as leases and seats name it.
+    node: String,
     models: Mutex<HashMap<String, Arc<dyn Model>>>,
     /// Toolboxes that keep something running, which acts for one session.
     toolboxes: Mutex<HashMap<ToolboxPlace, Arc<dyn Toolbox>>>,
@@ -109,6 +113,7 @@ impl App {
         let inner = Inner {
             app: self.clone(),
             setup,
+            node: format!("{:032x}", self.random()),
             models: Mutex::default(),
             toolboxes: Mutex::default(),
             allowed: Mutex::default(),
@@ -203,13 +208,17 @@ impl Agents {
             said.provenance = Some(Provenance::ExternalUser);
             add(said);
         }
+        let id = RunId::new(app.random());
         let run = NewRun {
-            id: RunId::new(app.random()),
             session,
             agent: request.agent,
             at,
             messages,
             key: request.idempotency_key.map(|key| sess_store::RequestKey { key, fingerprint }),
+            errand: Errand::Message,
+            lineage: Lineage::first(&id),
+            caps: Vec::new(),
+            id,
         };
         Ok(app.store()?.queue_run(run).await?)
     }
@@ -224,7 +233,7 @@ impl Agents {
         let (begun, mut was_told) = (Instant::now(), false);
         loop {
             changes.mark_unchanged();
-            store.abort_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;
+            store.settle_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;
             let current = store.run(&run.id).await?;
             let current = current.ok_or_else(|| Error::NotFound(format!("run {} is gone", run.id)))?;
             if current.state.has_ended() {
@@ -294,7 +303,7 @@ impl Agents {
 
     fn new_lease(&self) -> Result<Lease> {
         let token = format!("{:032x}", self.app().random());
-        Ok(Lease { token, until: self.lease_end()? })
+        Ok(Lease { token, node: self.inner.node.clone(), until: self.lease_end()? })
     }
 
     fn lease_end(&self) -> Result<BootTime, sess_store::Error> {

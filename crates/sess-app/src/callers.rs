@@ -5,6 +5,7 @@ use sess_core::{
     AgentId, SessionId, SessionKey, Source,
     identity::{Claim, Identity, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
+    run::Run,
     session::{NewSession, Session},
 };
 
@@ -18,6 +19,12 @@ pub struct Caller {
     pub confinement: Confinement,
     /// The agent that speaks, when no session's key says it.
     pub agent: AgentId,
+    /// Whether it is confined at all, whatever its session tools may show.
+    pub is_sandboxed: bool,
+    /// The run in which it calls, when a node of ours executes it.
+    pub run: Option<Box<Run>>,
+    /// The name the client gave itself.
+    pub client: Option<String>,
 }
 
 /// Who is calling, and how we know.
@@ -47,7 +54,15 @@ impl App {
                     .map_or_else(AgentId::main, Source::agent)
             }
         };
-        Caller { identity, standing: Standing::Agent, confinement: Confinement::Free, agent }
+        Caller {
+            identity,
+            standing: Standing::Agent,
+            confinement: Confinement::Free,
+            agent,
+            is_sandboxed: false,
+            run: None,
+            client: signals.client_name.clone(),
+        }
     }
 
     /// Works out who uses the command line: the owner, unless a host or a parent

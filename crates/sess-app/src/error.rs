@@ -71,6 +71,7 @@ impl Error {
                 sess_store::Error::StaleRevision { .. }
                 | sess_store::Error::KeyReused(_)
                 | sess_store::Error::Conflict(_) => Kind::Conflict,
+                sess_store::Error::Full(_) => Kind::Unavailable,
                 sess_store::Error::Unavailable(_) | sess_store::Error::Newer(_) => Kind::Unavailable,
                 sess_store::Error::Damaged(_) => Kind::Damaged,
             },

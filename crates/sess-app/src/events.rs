@@ -132,6 +132,10 @@ fn event(item: FeedItem, redaction: Redaction) -> Event {
             }
             fields
         }
+        Happening::SessionDeleted { at, key, by, messages } => json!({
+            "type": "session_deleted", "session_id": session, "key": key, "by": by, "messages": messages,
+            "timestamp": at.to_string()
+        }),
         Happening::Damaged { reason } => {
             json!({ "type": "damaged", "session_id": session, "error": reason })
         }

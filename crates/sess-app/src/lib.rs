@@ -5,13 +5,19 @@
 
 pub mod agents;
 mod callers;
+mod configured;
 mod context;
 mod error;
 mod events;
+mod history;
 mod imports;
 mod plans;
+mod reach;
+mod rows;
 mod search;
+mod sending;
 mod sessions;
+mod spawning;
 pub mod tools;
 pub mod transfer;
 
@@ -29,14 +35,20 @@ use sess_store::{PlanFiles, Store};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use callers::{Caller, Whoami};
+pub use configured::{ConfigSource, Configured};
 pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
 pub use error::{Error, Kind, Result};
 pub use events::{Event, EventPage, ReadEvents};
+pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
+pub use reach::Reached;
+pub use rows::{DeliveryContext, ListRows, Row, Rows};
 pub use search::{Found, SearchHit};
+pub use sending::{Inbox, InboxMessage, Replied, SendAnswer, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
 pub use sess_store::{Health, Salvaged};
+pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 
 /// How long a process that ends waits for the sweep.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -52,6 +64,8 @@ pub struct Settings {
     /// How many days an unused plan file stays; 0 keeps all.
     pub plans_keep_days: u32,
     pub context_visibility: ContextVisibility,
+    /// What may change while the process runs.
+    pub configured: ConfigSource,
     /// Where this process was started.
     pub cwd: Option<String>,
     /// The repository that contains `cwd`.

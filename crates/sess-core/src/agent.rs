@@ -32,6 +32,8 @@ pub struct Agent {
     pub sub_agents: Vec<AgentId>,
     /// `None` is not confined.
     pub sandbox: Option<Sandbox>,
+    /// `subagents.allowAgents`: whom it may spawn besides itself; `*` is anybody.
+    pub allow_agents: Vec<String>,
     pub limits: Limits,
 }
 
@@ -47,6 +49,7 @@ pub struct ToolsetSpec {
 pub enum ToolsetKind {
     SessionPlan,
     SessionContext,
+    Sessions,
     Filesystem { access: FileAccess },
     Shell { timeout_seconds: Option<u32> },
     UserPrompt,
@@ -134,6 +137,7 @@ pub enum Thinking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
+    Minimal,
     Low,
     Medium,
     High,

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::SessionId;
+use crate::{SessionId, session::Channel};
 
 /// Which agent a session belongs to: `[a-z0-9][a-z0-9_-]{0,63}`, stored in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,6 +80,11 @@ impl SessionKey {
     /// The most bytes a key has.
     pub const SIZE_BYTES_MAX: usize = 512;
 
+    /// Returns the key of an agent's main direct chat.
+    pub fn main(agent: &AgentId) -> Self {
+        Self(format!("agent:{agent}:main"))
+    }
+
     /// Returns the key of a conversation that has no more particular address.
     pub fn chat(agent: &AgentId, id: &SessionId) -> Self {
         Self(format!("agent:{agent}:chat:{id}"))
@@ -99,6 +104,124 @@ impl SessionKey {
         let rest = self.0.strip_prefix("agent:")?;
         rest.split(':').next()?.parse().ok()
     }
+
+    pub fn kind(&self) -> SessionKind {
+        match self.parts() {
+            Parts::Cron => SessionKind::Cron,
+            Parts::Hook => SessionKind::Hook,
+            Parts::Node => SessionKind::Node,
+            Parts::Main => SessionKind::Main,
+            Parts::Room { .. } => SessionKind::Group,
+            Parts::Other => SessionKind::Other,
+        }
+    }
+
+    /// Returns what sort of chat it is, for rules about sending.
+    pub fn chat_type(&self) -> ChatType {
+        match self.parts() {
+            Parts::Room { is_group: true, .. } => ChatType::Group,
+            Parts::Room { is_group: false, .. } => ChatType::Channel,
+            Parts::Cron | Parts::Hook | Parts::Node | Parts::Main | Parts::Other => ChatType::Direct,
+        }
+    }
+
+    /// Returns the channel of a session: what its key says, else `last`, the one it used last.
+    pub fn channel(&self, last: Option<Channel>) -> Channel {
+        match self.parts() {
+            Parts::Cron | Parts::Hook | Parts::Node => Channel::Internal,
+            Parts::Room { channel, .. } => channel.parse().unwrap_or(Channel::Unknown),
+            Parts::Main | Parts::Other => last.unwrap_or(Channel::Unknown),
+        }
+    }
+
+    pub fn is_sub_agent(&self) -> bool {
+        let address = self.0.strip_prefix("agent:").and_then(|rest| rest.split_once(':'));
+        address.is_some_and(|(_, address)| address.starts_with("subagent:"))
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let Some(rest) = self.0.strip_prefix("agent:") else {
+            return match self.0.as_bytes() {
+                [b'c', ..] => Parts::Cron,
+                [b'h', ..] => Parts::Hook,
+                _ => Parts::Node,
+            };
+        };
+        let address = rest.split_once(':').map_or("", |(_, address)| address);
+        let mut parts = address.splitn(3, ':');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("main"), None, None) => Parts::Main,
+            (Some(channel), Some("group"), Some(_)) => Parts::Room { channel, is_group: true },
+            (Some(channel), Some("channel"), Some(_)) => Parts::Room { channel, is_group: false },
+            _ => Parts::Other,
+        }
+    }
+}
+
+/// What a key is made of, as far as anybody asks.
+enum Parts<'a> {
+    Main,
+    Room { channel: &'a str, is_group: bool },
+    Cron,
+    Hook,
+    Node,
+    Other,
+}
+
+/// What sort of session a key leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    Main,
+    Group,
+    Cron,
+    Hook,
+    Node,
+    Other,
+}
+
+impl SessionKind {
+    pub const ALL: [Self; 6] = [Self::Main, Self::Group, Self::Cron, Self::Hook, Self::Node, Self::Other];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Group => "group",
+            Self::Cron => "cron",
+            Self::Hook => "hook",
+            Self::Node => "node",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for SessionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A name that is no kind of session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown kind \"{0}\": one of main, group, cron, hook, node, other")]
+pub struct UnknownKind(pub String);
+
+impl FromStr for SessionKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        named.ok_or_else(|| UnknownKind(text.to_owned()))
+    }
+}
+
+/// Who takes part in a chat, as rules about sending name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatType {
+    Direct,
+    Group,
+    Channel,
 }
 
 impl FromStr for SessionKey {
@@ -179,6 +302,30 @@ mod tests {
             let error = text.parse::<SessionKey>().expect_err(text);
             assert_eq!(error.to_string(), format!("malformed session key \"{text}\""));
         }
+    }
+
+    #[test]
+    fn kind_and_channel_come_from_the_key_alone() {
+        let check = |key: &str, kind: &str, channel: Channel| {
+            let key: SessionKey = key.parse().expect(key);
+            assert_eq!(key.kind().as_str(), kind, "{key}");
+            assert_eq!(key.channel(Some(Channel::Webchat)), channel, "{key}");
+        };
+        check("agent:a:main", "main", Channel::Webchat);
+        check("agent:a:chat:1", "other", Channel::Webchat);
+        check("agent:a:subagent:1", "other", Channel::Webchat);
+        check("agent:a:main:thread:1", "other", Channel::Webchat);
+        check("agent:a:discord:group:42", "group", Channel::Discord);
+        check("agent:a:telegram:channel:X:thread:7", "group", Channel::Telegram);
+        check("agent:a:irc:group:42", "group", Channel::Unknown);
+        check("cron:main", "cron", Channel::Internal);
+        check("hook:1", "hook", Channel::Internal);
+        check("node-1", "node", Channel::Internal);
+        let sub_agent = |key: &str| key.parse::<SessionKey>().expect(key).is_sub_agent();
+        assert!(sub_agent("agent:a:subagent:1"));
+        assert!(!sub_agent("agent:a:chat:subagent:1"));
+        assert!(!sub_agent("agent:subagent:main"));
+        assert!(!sub_agent("cron:subagent:1"));
     }
 
     #[test]

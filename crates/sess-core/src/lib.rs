@@ -6,11 +6,13 @@
 
 pub mod agent;
 pub mod conversation;
+pub mod exchange;
 pub mod id;
 pub mod key;
 pub mod message;
 pub mod permission;
 pub mod plan;
+pub mod rules;
 pub mod run;
 pub mod sandbox;
 pub mod session;

@@ -1,6 +1,13 @@
 //! Who may see what. One function, asked by every tool and every door.
 
-use crate::{SessionKey, plan::Verdict, session::Session};
+use std::fmt;
+
+use crate::{
+    SessionKey,
+    plan::Verdict,
+    rules::{SessionRules, Visibility},
+    session::Session,
+};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -71,6 +78,108 @@ impl Scope {
             Self::Tree(root) => session.key == *root || ancestors.contains(root),
             Self::Nothing => false,
         }
+    }
+}
+
+/// What is done to another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Status,
+    History,
+    Send,
+}
+
+/// Why a session is out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutOfReach {
+    /// Only the own session is in reach.
+    Own(Verb),
+    /// Only the own session and what it spawned.
+    Tree(Verb),
+    /// Only sessions of the same agent.
+    Agent(Verb),
+    /// Other agents' sessions would be, if agents were allowed to reach each other.
+    Disabled(Verb),
+    /// They are, but not these two agents.
+    Denied,
+}
+
+impl std::error::Error for OutOfReach {}
+
+impl fmt::Display for OutOfReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = |verb: &Verb| match verb {
+            Verb::Status => "Session status",
+            Verb::History => "Session history",
+            Verb::Send => "Session send",
+        };
+        match self {
+            Self::Own(of) => write!(
+                f,
+                "{} visibility is restricted to the current session (tools.sessions.visibility=self).",
+                verb(of)
+            ),
+            Self::Tree(of) => write!(
+                f,
+                "{} visibility is restricted to the current session tree (tools.sessions.visibility=tree).",
+                verb(of)
+            ),
+            Self::Agent(of) => write!(
+                f,
+                "{} visibility is restricted. Set tools.sessions.visibility=all to allow cross-agent access.",
+                verb(of)
+            ),
+            Self::Disabled(Verb::Send) => f.write_str(
+                "Agent-to-agent messaging is disabled. Set tools.agentToAgent.enabled=true to allow cross-agent \
+                 sends.",
+            ),
+            Self::Disabled(Verb::History | Verb::Status) => f.write_str(
+                "Agent-to-agent history is disabled. Set tools.agentToAgent.enabled=true to allow cross-agent \
+                 access.",
+            ),
+            Self::Denied => f.write_str("Agent-to-agent messaging denied by tools.agentToAgent.allow."),
+        }
+    }
+}
+
+/// May `viewer` do this to the session that `target` leads to?
+///
+/// `is_below` tells whether the viewer's session spawned it, at any depth. Nothing but
+/// keys is asked for, so a session that does not exist is answered for as one that does.
+pub fn reach(
+    viewer: &Viewer<'_>,
+    target: &SessionKey,
+    is_below: bool,
+    verb: Verb,
+    rules: &SessionRules,
+) -> Result<(), OutOfReach> {
+    if viewer.standing == Standing::Owner {
+        return Ok(());
+    }
+    let visibility = match viewer.confinement {
+        Confinement::Free => rules.visibility,
+        Confinement::Sandboxed => rules.visibility.min(Visibility::Tree),
+    };
+    let Some(own) = viewer.key else { return Err(OutOfReach::Own(verb)) };
+    if own == target || (is_below && visibility >= Visibility::Tree) {
+        return Ok(());
+    }
+    let (own, other) = (own.agent(), target.agent());
+    let is_same_agent = own.is_some() && own == other;
+    let agents = &rules.agent_to_agent;
+    match visibility {
+        // What would help is another setting than for the agent's own sessions.
+        Visibility::Own | Visibility::Tree | Visibility::Agent if !is_same_agent => {
+            Err(OutOfReach::Agent(verb))
+        }
+        Visibility::Own => Err(OutOfReach::Own(verb)),
+        Visibility::Tree => Err(OutOfReach::Tree(verb)),
+        Visibility::Agent | Visibility::All if is_same_agent => Ok(()),
+        Visibility::Agent | Visibility::All if !agents.is_enabled => Err(OutOfReach::Disabled(verb)),
+        Visibility::Agent | Visibility::All if agents.names(own.as_ref()) && agents.names(other.as_ref()) => {
+            Ok(())
+        }
+        Visibility::Agent | Visibility::All => Err(OutOfReach::Denied),
     }
 }
 

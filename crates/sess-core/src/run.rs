@@ -4,7 +4,11 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, SessionId, Timestamp, message::Usage};
+use crate::{
+    AgentId, SessionId, SessionKey, Timestamp,
+    message::Usage,
+    session::{Channel, Cleanup, ThinkingLevel},
+};
 
 /// The id of one run: a UUID that we made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -78,6 +82,125 @@ pub struct Run {
     pub usage: Usage,
     /// Somebody asked it to stop.
     pub is_cancelled: bool,
+    pub errand: Errand,
+    pub lineage: Lineage,
+    /// When a session that we do not run was handed the message.
+    pub handed_over_at: Option<Timestamp>,
+}
+
+impl Run {
+    /// Returns how far its message has come.
+    pub fn delivery(&self) -> Delivery {
+        match self.state {
+            RunState::Queued if self.handed_over_at.is_none() => Delivery::Queued,
+            RunState::Done => Delivery::Replied,
+            _ if self.started_at.is_some() || self.handed_over_at.is_some() => Delivery::Delivered,
+            // It ended before anybody saw it.
+            _ => Delivery::Queued,
+        }
+    }
+}
+
+/// How far a message to a session has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    Queued,
+    Delivered,
+    Replied,
+}
+
+/// Where a run comes from, for limits and for the tree that people look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// The run that all of this began with; itself when it began with this one.
+    pub root: RunId,
+    /// The run that asked for this one.
+    pub parent: Option<RunId>,
+    /// How many messages between agents led here.
+    pub hops: u32,
+}
+
+impl Lineage {
+    /// Returns the lineage of a run that nobody's run asked for.
+    pub fn first(id: &RunId) -> Self {
+        Self { root: id.clone(), parent: None, hops: 0 }
+    }
+
+    /// Returns the lineage of a run that `parent` asked for.
+    pub fn below(parent: &Run) -> Self {
+        let Lineage { root, hops, .. } = &parent.lineage;
+        Self { root: root.clone(), parent: Some(parent.id.clone()), hops: hops.saturating_add(1) }
+    }
+}
+
+/// What a run is for, and so what follows when it has ended.
+///
+/// It is stored as JSON: variants and fields are only ever added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Errand {
+    /// A message of a person's or a program's. Nothing follows.
+    #[default]
+    Message,
+    /// A message from another session. Rounds of replies may follow, then an announce.
+    Send(Send),
+    /// A further round: the other's last reply.
+    Round(Round),
+    /// The target is asked what to post in its channel.
+    Announce(Announce),
+    /// A reply that came when nobody waited any longer. Nothing follows.
+    LateReply { of: RunId },
+    /// A task, in a session of its own. Its outcome is reported to whoever spawned it.
+    Spawn(Spawn),
+    /// What became of a task. A child that is to be deleted then is.
+    Report { child: SessionKey, of: RunId },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Send {
+    pub requester: SessionKey,
+    pub channel: Channel,
+    /// What was asked.
+    pub request: String,
+    pub rounds_max: u8,
+    /// Whether the sender was waiting when last seen; if not, a reply has to find it.
+    pub is_awaited: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Round {
+    /// The run of the message that began it; its errand is a [`Send`].
+    pub first: RunId,
+    /// The reply to the first message is round 1, so this is 2 or more.
+    pub number: u8,
+    /// The run whose reply this one answers.
+    pub answers: RunId,
+    /// Whose words those are.
+    pub from: SessionKey,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Announce {
+    pub first: RunId,
+    /// The run with the latest reply that was no control word.
+    pub latest: RunId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spawn {
+    /// `None` when the owner spawned it at a terminal: then nobody is told.
+    pub requester: Option<SessionKey>,
+    pub label: Option<String>,
+    /// The seconds after which it is stopped.
+    pub timeout_seconds: Option<u64>,
+    pub cleanup: Cleanup,
+    pub model: Option<String>,
+    pub thinking: Option<ThinkingLevel>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -96,6 +96,188 @@ impl FromStr for Source {
     }
 }
 
+/// Where a conversation is held with people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Whatsapp,
+    Telegram,
+    Discord,
+    Signal,
+    Imessage,
+    Webchat,
+    Internal,
+    Unknown,
+}
+
+impl Channel {
+    pub const ALL: [Self; 8] = [
+        Self::Whatsapp,
+        Self::Telegram,
+        Self::Discord,
+        Self::Signal,
+        Self::Imessage,
+        Self::Webchat,
+        Self::Internal,
+        Self::Unknown,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Whatsapp => "whatsapp",
+            Self::Telegram => "telegram",
+            Self::Discord => "discord",
+            Self::Signal => "signal",
+            Self::Imessage => "imessage",
+            Self::Webchat => "webchat",
+            Self::Internal => "internal",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Tells whether somebody outside could read what is posted there.
+    pub fn reaches_people(self) -> bool {
+        match self {
+            Self::Internal | Self::Unknown => false,
+            Self::Whatsapp
+            | Self::Telegram
+            | Self::Discord
+            | Self::Signal
+            | Self::Imessage
+            | Self::Webchat => true,
+        }
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown channel \"{0}\"")]
+pub struct UnknownChannel(pub String);
+
+impl FromStr for Channel {
+    type Err = UnknownChannel;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|channel| channel.as_str() == text);
+        named.ok_or_else(|| UnknownChannel(text.to_owned()))
+    }
+}
+
+/// Where to post to somebody: a channel, and who there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Address {
+    pub channel: Channel,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account_id: Option<String>,
+}
+
+/// Who runs the turns of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runner {
+    /// A node of ours.
+    #[default]
+    Here,
+    /// Another program: what is sent to it waits in its inbox.
+    Host,
+}
+
+/// May messages be sent into a session, and its replies leave for a channel?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sending {
+    Allow,
+    Deny,
+}
+
+impl Sending {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// What becomes of a spawned session once its result was announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cleanup {
+    /// It is archived after a while.
+    #[default]
+    Keep,
+    Delete,
+}
+
+/// How hard a model should think, as a spawn asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingLevel {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+}
+
+impl ThinkingLevel {
+    pub const ALL: [Self; 5] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// How a session is reached and run, where that is not as usual.
+///
+/// It is stored as JSON: fields are only ever added, each with a default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Facts {
+    #[serde(skip_serializing_if = "is_default")]
+    pub runner: Runner,
+    /// What whoever spawned it calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What a group is called where it meets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// The name of the model to use instead of the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
+    /// The owner's own word about this session; the configuration's rules when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_policy: Option<Sending>,
+    /// Where it was talked to last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Address>,
+    /// It was spawned for a task, and ends with it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub is_spawned: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub cleanup: Cleanup,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// What is known of a session before its first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
@@ -106,6 +288,7 @@ pub struct NewSession {
     pub title: String,
     pub cwd: Option<String>,
     pub parent: Option<SessionKey>,
+    pub facts: Facts,
     pub created_at: Timestamp,
 }
 
@@ -114,12 +297,16 @@ impl NewSession {
     pub fn chat(id: SessionId, source: Source, created_at: Timestamp) -> Self {
         let agent = source.agent();
         let key = SessionKey::chat(&agent, &id);
-        Self { id, key, agent, source, title: String::new(), cwd: None, parent: None, created_at }
+        let facts = Facts {
+            runner: if source == Source::Native { Runner::Here } else { Runner::Host },
+            ..Facts::default()
+        };
+        Self { id, key, agent, source, title: String::new(), cwd: None, parent: None, facts, created_at }
     }
 }
 
 /// A session as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     pub id: SessionId,
     pub key: SessionKey,
@@ -128,6 +315,7 @@ pub struct Session {
     pub title: String,
     pub cwd: Option<String>,
     pub parent: Option<SessionKey>,
+    pub facts: Facts,
     pub created_at: Timestamp,
     /// When its last message was written, its plan changed, or it was made.
     pub updated_at: Timestamp,
@@ -137,6 +325,39 @@ pub struct Session {
     pub num_messages: u64,
     pub starred: bool,
     pub archived_at: Option<Timestamp>,
+    /// What its runs and those of the sessions below it have used.
+    pub spent: Spent,
+}
+
+impl Session {
+    pub fn channel(&self) -> Channel {
+        self.key.channel(self.facts.delivery.as_ref().map(|address| address.channel))
+    }
+}
+
+/// Tokens and money, of a session or run and all below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    pub tokens: u64,
+    /// `None` when no model that was used has a price.
+    pub cost: Option<f64>,
+}
+
+impl Spent {
+    pub fn plus(self, other: Self) -> Self {
+        let cost = match (self.cost, other.cost) {
+            (None, None) => None,
+            (one, other) => Some(one.unwrap_or(0.0) + other.unwrap_or(0.0)),
+        };
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost }
+    }
+}
+
+impl From<&crate::message::Usage> for Spent {
+    fn from(usage: &crate::message::Usage) -> Self {
+        let tokens = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+        Self { tokens: tokens.into_iter().fold(0, u64::saturating_add), cost: usage.cost }
+    }
 }
 
 impl From<Session> for NewSession {
@@ -150,6 +371,7 @@ impl From<Session> for NewSession {
             title: session.title,
             cwd: session.cwd,
             parent: session.parent,
+            facts: session.facts,
             created_at: session.created_at,
         }
     }

@@ -1,10 +1,10 @@
-//! The clock that leases are told by.
+//! The clock that leases are told by, and when a process began by it.
 
 use std::{fs, path::Path};
 
 use sess_core::run::BootTime;
 
-use crate::{Error, Result};
+use crate::{Error, Process, Result};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const UPTIME: &str = "/proc/uptime";
@@ -23,6 +23,27 @@ pub fn boot_time() -> Result<BootTime> {
     let millis = millis(&uptime)
         .ok_or_else(|| Error::Unavailable(format!("cannot tell the time from {UPTIME}: \"{uptime}\"")))?;
     Ok(BootTime { boot_id, millis })
+}
+
+/// Returns this process, as it can be told from others.
+pub fn this_process() -> Result<Process> {
+    let pid = std::process::id();
+    let unknown = || Error::Unavailable(format!("cannot tell from /proc/{pid}/stat when this process began"));
+    let started = started(pid).ok_or_else(unknown)?;
+    Ok(Process { pid, started })
+}
+
+/// Tells whether a process still runs: the very one, and not a later one with its number.
+pub fn is_alive(process: Process) -> bool {
+    started(process.pid) == Some(process.started)
+}
+
+/// Returns when a process began, in ticks since the machine did: the 22nd field, counted from
+/// behind the name, which may hold anything.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn read(path: &str) -> Result<String> {
@@ -47,6 +68,14 @@ mod tests {
         for odd in ["", "13790", "13790.6 1.0", "x.yz 1.0"] {
             assert_eq!(millis(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let this = this_process().expect("this process");
+        assert!(is_alive(this));
+        assert!(!is_alive(Process { started: this.started + 1, ..this }));
+        assert!(!is_alive(Process { pid: u32::MAX, ..this }));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub enum Error {
     StaleRevision { expected: u64, actual: u64 },
     #[error("idempotency key \"{0}\" was used before for another request")]
     KeyReused(String),
+    /// There may be only so many.
+    #[error(transparent)]
+    Full(#[from] Full),
     /// What is stored and what was asked contradict each other.
     #[error("{0}")]
     Conflict(String),
@@ -32,6 +35,17 @@ pub enum Error {
     /// Stored data is not what was written.
     #[error("{0}")]
     Damaged(String),
+}
+
+/// Which [`crate::Cap`] was reached: how many there are, of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    #[error("{waiting} messages wait in this session already, of at most {most}; try again later")]
+    Queue { waiting: u32, most: u32 },
+    #[error("the session has {live} live children, of at most {most}")]
+    Children { live: u32, most: u32 },
+    #[error("{runs} runs were begun by one request, of at most {most}")]
+    Tree { runs: u32, most: u32 },
 }
 
 impl Error {

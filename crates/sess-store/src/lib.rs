@@ -1,4 +1,4 @@
-//! Where sessions, messages, plans, runs and events live.
+//! Where sessions, messages, plans, runs, posts and events live.
 //!
 //! One narrow trait a noun; [`Store`] is their sum, and [`open`] the only way to
 //! one. Nothing above the traits knows which backend keeps the promises:
@@ -24,15 +24,16 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source, Timestamp,
-    message::{Body, Shape},
+    key::SessionKind,
+    message::{Body, Provenance, Shape},
     plan,
-    run::{BootTime, Outcome, Run, RunState},
-    session::{NewSession, Session},
+    run::{BootTime, Errand, Lineage, Outcome, Run, RunState},
+    session::{Address, Channel, NewSession, Sending, Session},
 };
 use tokio::sync::watch;
 
-pub use boot_time::boot_time;
-pub use error::{Error, Result};
+pub use boot_time::{boot_time, is_alive, this_process};
+pub use error::{Error, Full, Result};
 pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
 pub use sqlite::{Health, Salvaged, health, salvage};
 
@@ -47,7 +48,7 @@ pub fn sqlite_version() -> String {
 }
 
 /// Everything that nodes share.
-pub trait Store: Sessions + Messages + Plans + Runs + Feed + Search {}
+pub trait Store: Sessions + Messages + Plans + Runs + Seats + Outbox + Feed + Search {}
 
 #[async_trait]
 pub trait Sessions: Send + Sync {
@@ -73,6 +74,24 @@ pub trait Sessions: Send + Sync {
     async fn count_sessions(&self, filter: &SessionFilter, most: u64) -> Result<u64>;
 
     async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session>;
+
+    /// Returns up to `limit` sessions that `reach` admits, sub-sessions included, each key's
+    /// newest transcript alone: most recent activity first, ties by key.
+    async fn list_within(&self, reach: &Reach, limit: usize) -> Result<Vec<Session>>;
+
+    /// Counts up to `most` of them; a larger number comes back as `most`.
+    async fn count_within(&self, reach: &Reach, most: u64) -> Result<u64>;
+
+    /// Returns every agent that a session's key names.
+    async fn agents(&self) -> Result<Vec<AgentId>>;
+
+    /// Takes a session's messages and plan away for good, and records that it did. Its runs and
+    /// their outcomes stay. [`Error::Conflict`] while a run of it is open.
+    async fn delete_session(&self, id: &SessionId, by: &str, at: Timestamp) -> Result<()>;
+
+    /// Archives spawned sessions of which nothing has been open since `before` and in which nobody
+    /// sits; returns them.
+    async fn archive_spawned(&self, before: Timestamp, at: Timestamp) -> Result<Vec<Session>>;
 }
 
 #[async_trait]
@@ -141,7 +160,7 @@ pub trait Plans: Send + Sync {
 #[async_trait]
 pub trait Runs: Send + Sync {
     /// Queues a run with its messages (the request); the session is made when it is new.
-    /// With a key, the same request is the same run.
+    /// With a key, the same request is the same run. [`Error::Full`] when one of its caps is reached.
     async fn queue_run(&self, run: NewRun) -> Result<Run>;
 
     /// Takes the oldest queued run of `session`, if nothing runs there, and appends its
@@ -155,6 +174,19 @@ pub trait Runs: Send + Sync {
         lease: Lease,
         at: Timestamp,
     ) -> Result<Option<Run>>;
+
+    /// Returns up to `limit` sessions in which [`Runs::lease_run`] would find something for
+    /// `agents` on `node`, the longest waiting first; with `root`, only for runs that led from it.
+    async fn due_sessions(
+        &self,
+        agents: &[AgentId],
+        node: &str,
+        root: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>>;
+
+    /// Records that the model is asked: from now on the run is not begun anew when its node dies.
+    async fn begin_run(&self, run: &RunId, lease: &Lease) -> Result<()>;
 
     /// Prolongs a lease; [`Error::Conflict`] when it is no longer held. Tells whether
     /// somebody asked the run to stop.
@@ -176,8 +208,9 @@ pub trait Runs: Send + Sync {
         at: Timestamp,
     ) -> Result<()>;
 
-    /// Ends as `aborted` every run whose lease has lapsed; returns them.
-    async fn abort_lapsed_runs(&self, now: &BootTime, at: Timestamp) -> Result<Vec<Run>>;
+    /// Settles every run whose lease has lapsed, and returns them: one that had begun ends as
+    /// `aborted`, another is queued again, in its old place.
+    async fn settle_lapsed_runs(&self, now: &BootTime, at: Timestamp) -> Result<Vec<Run>>;
 
     /// Asks a run to stop: a queued one ends at once, a running one by its node.
     async fn cancel_run(&self, run: &RunId, at: Timestamp) -> Result<Run>;
@@ -187,8 +220,63 @@ pub trait Runs: Send + Sync {
     /// Returns up to `limit` runs, newest first; of one session when it is given.
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>>;
 
+    /// Returns up to `limit` runs that `root` led to, itself included, oldest first.
+    async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>>;
+
+    /// Returns up to `limit` ended runs, oldest first, whose follow-up is not settled.
+    async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>>;
+
+    /// Commits what follows an ended run, as one and once; `false` when another node was first.
+    ///
+    /// Caps are not asked: what follows was allowed when it began.
+    async fn settle_run(&self, run: &RunId, steps: Vec<Step>, at: Timestamp) -> Result<bool>;
+
+    /// Records that the sender of a message waits no longer, and returns the run: when it has
+    /// ended, that is the answer after all.
+    async fn stop_waiting(&self, run: &RunId) -> Result<Run>;
+
+    /// Hands over what waits in the inbox of a session that we do not run, oldest first, and
+    /// appends each message to its transcript the first time.
+    async fn open_inbox(&self, session: &SessionId, limit: usize, at: Timestamp) -> Result<Vec<InboxItem>>;
+
+    /// Ends a run of an inbox with its reply; [`Error::Conflict`] when it has ended.
+    async fn reply_to(
+        &self,
+        run: &RunId,
+        session: &SessionId,
+        reply: NewMessage,
+        at: Timestamp,
+    ) -> Result<Run>;
+
     /// Returns when the lease of the run that executes in `session` ends.
     async fn running_until(&self, session: &SessionId) -> Result<Option<BootTime>>;
+}
+
+/// Who has a session open in front of a person: its runs are executed there, and nowhere else.
+#[async_trait]
+pub trait Seats: Send + Sync {
+    /// Takes the seat, or keeps it for longer; [`Error::Conflict`] while another node has it.
+    async fn sit(&self, session: &SessionId, seat: Seat) -> Result<()>;
+
+    /// Gives the seat up, if this node has it.
+    async fn stand_up(&self, session: &SessionId, node: &str) -> Result<()>;
+
+    /// Returns the seat that is taken now.
+    async fn seat(&self, session: &SessionId) -> Result<Option<Seat>>;
+}
+
+/// Posts that wait for their channel. Each is tried until it was delivered or its tries are over;
+/// one may be delivered twice when a node dies right after it posted.
+#[async_trait]
+pub trait Outbox: Send + Sync {
+    /// Takes the oldest post that is due on one of `channels`, under a lease; `None` when there is none.
+    async fn take_post(&self, channels: &[Channel], lease: Lease, at: Timestamp) -> Result<Option<Post>>;
+
+    /// Records what came of a try. `retry_at` of a failed one says when to try again; `None` is the end.
+    async fn end_post(&self, post: u64, lease: &Lease, tried: PostTried, at: Timestamp) -> Result<()>;
+
+    /// Returns up to `limit` posts of a session (of all, when not given), newest first.
+    async fn posts(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Post>>;
 }
 
 #[async_trait]
@@ -223,6 +311,126 @@ pub struct NewRun {
     /// The request: usually one message of the person's.
     pub messages: Vec<NewMessage>,
     pub key: Option<RequestKey>,
+    pub errand: Errand,
+    pub lineage: Lineage,
+    /// Checked in the same transaction.
+    pub caps: Vec<Cap>,
+}
+
+impl NewRun {
+    /// Returns a run that nobody's run asked for, without limits.
+    pub fn message(id: RunId, session: NewSession, agent: AgentId, at: Timestamp) -> Self {
+        let lineage = Lineage::first(&id);
+        let (messages, caps) = (Vec::new(), Vec::new());
+        Self { id, session, agent, at, messages, key: None, errand: Errand::Message, lineage, caps }
+    }
+}
+
+/// Something of which there may be only so many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cap {
+    /// Runs that wait in the same session.
+    Queue { most: u32 },
+    /// Sessions below `parent` with a run that has not ended.
+    Children { parent: SessionKey, most: u32 },
+    /// Runs of the same root, ended or not.
+    Tree { most: u32 },
+}
+
+/// What follows an ended run.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Queue(Box<NewRun>),
+    Post {
+        session: SessionId,
+        address: Address,
+        text: String,
+    },
+    /// As [`Sessions::delete_session`]; nothing happens when the session is gone or busy.
+    Delete {
+        session: SessionId,
+        by: String,
+    },
+}
+
+/// A message in the inbox of a session that we do not run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxItem {
+    pub run: Run,
+    /// Its text.
+    pub message: String,
+    pub provenance: Option<Provenance>,
+}
+
+/// A session that is open in front of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub node: String,
+    pub until: BootTime,
+    pub process: Process,
+}
+
+/// A process, told from a later one with the same number by when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    /// In the system's clock ticks since it booted.
+    pub started: u64,
+}
+
+/// A text for a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Post {
+    pub id: u64,
+    pub session: SessionId,
+    /// The run whose words these are.
+    pub run: RunId,
+    pub address: Address,
+    pub text: String,
+    pub state: PostState,
+    pub tries: u32,
+    pub created_at: Timestamp,
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostState {
+    Waiting,
+    Delivered,
+    /// Its tries are over.
+    GivenUp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostTried {
+    Delivered,
+    Failed { error: String, retry_at: Option<Timestamp> },
+}
+
+/// Which sessions a viewer reaches, and which of them are asked for.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    pub circle: Circle,
+    /// Only these kinds; all when empty.
+    pub kinds: Vec<SessionKind>,
+    /// Only sessions with activity since then.
+    pub active_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Circle {
+    Everything,
+    /// One session alone.
+    Own(SessionKey),
+    /// A session and what it spawned, at any depth.
+    Tree(SessionKey),
+    /// That, and every session whose key names one of these agents; sessions without an agent when
+    /// `agentless` says so.
+    Agents {
+        own: SessionKey,
+        agents: Vec<AgentId>,
+        agentless: bool,
+    },
 }
 
 /// The right to execute one run, for a while.
@@ -230,6 +438,8 @@ pub struct NewRun {
 pub struct Lease {
     /// Random, so that no two holders are ever the same.
     pub token: String,
+    /// The node that holds it.
+    pub node: String,
     pub until: BootTime,
 }
 
@@ -264,6 +474,10 @@ pub enum SessionPatch {
     Title(String),
     Starred(bool),
     Archived(bool),
+    /// `None` leaves it to the configuration's rules.
+    SendPolicy(Option<Sending>),
+    /// Where it was talked to last.
+    Delivery(Address),
 }
 
 /// A message before the store gives it its place.
@@ -446,6 +660,13 @@ pub enum Happening {
         agent: AgentId,
         state: RunState,
         error: Option<String>,
+    },
+    /// A session's messages and plan were taken away for good.
+    SessionDeleted {
+        at: Timestamp,
+        key: SessionKey,
+        by: String,
+        messages: u64,
     },
     /// An item that is there but cannot be read.
     Damaged {

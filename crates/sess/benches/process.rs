@@ -189,6 +189,7 @@ fn plan_writes(runtime: &tokio::runtime::Runtime) {
         plans_dir: None,
         plans_keep_days: 0,
         context_visibility: ContextVisibility::All,
+        configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
         cwd: None,
         repo: None,
         now: Timestamp::default,

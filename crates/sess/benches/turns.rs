@@ -212,6 +212,7 @@ fn agents(home: &Path, model: Arc<Scripted>) -> Agents {
         plans_dir: None,
         plans_keep_days: 0,
         context_visibility: ContextVisibility::All,
+        configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
         cwd: None,
         repo: None,
         now: Timestamp::default,

@@ -368,6 +368,7 @@ impl<'a> Reading<'a> {
                 None | Some(file::Visibility::All) => ContextVisibility::All,
                 Some(file::Visibility::Agent) => ContextVisibility::Agent,
             },
+            configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
             cwd: places.cwd.as_deref().map(text),
             repo: repo.as_deref().map(text),
             now,

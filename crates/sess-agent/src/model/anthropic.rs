@@ -75,6 +75,7 @@ fn thinking_tokens(spec: &ModelSpec) -> Option<u32> {
     let wanted = match spec.thinking {
         Thinking::Unset | Thinking::Off => return None,
         Thinking::Tokens(tokens) => tokens.max(THINKING_TOKENS_MIN),
+        Thinking::Effort(Effort::Minimal) => THINKING_TOKENS_MIN,
         Thinking::Effort(Effort::Low) => 4096,
         Thinking::Effort(Effort::Medium) => 12_288,
         Thinking::Effort(Effort::High) => 32_768,

@@ -83,6 +83,7 @@ pub(super) fn effort(thinking: Thinking) -> Option<&'static str> {
     match thinking {
         Thinking::Unset => None,
         Thinking::Off => Some("none"),
+        Thinking::Effort(Effort::Minimal) => Some("minimal"),
         Thinking::Effort(Effort::Low) => Some("low"),
         Thinking::Effort(Effort::Medium) => Some("medium"),
         Thinking::Effort(Effort::High) => Some("high"),

@@ -115,6 +115,7 @@ impl RunHost {
         Ok(match kind {
             ToolsetKind::SessionPlan => app_tools(Toolset::SessionPlan),
             ToolsetKind::SessionContext => app_tools(Toolset::SessionContext),
+            ToolsetKind::Sessions => app_tools(Toolset::Sessions),
             ToolsetKind::UserPrompt => {
                 Arc::new(UserPrompt { person: Arc::clone(self.agents.person()), place: self.place() })
             }

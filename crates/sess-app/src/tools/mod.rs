@@ -27,15 +27,17 @@ use crate::{App, Caller, Error, Result};
 pub enum Toolset {
     SessionPlan,
     SessionContext,
+    Sessions,
 }
 
 impl Toolset {
-    pub const ALL: [Self; 2] = [Self::SessionPlan, Self::SessionContext];
+    pub const ALL: [Self; 3] = [Self::SessionPlan, Self::SessionContext, Self::Sessions];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SessionPlan => "session_plan",
             Self::SessionContext => "session_context",
+            Self::Sessions => "sessions",
         }
     }
 }
@@ -48,7 +50,7 @@ impl fmt::Display for Toolset {
 
 /// A name that is no toolset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown toolset \"{0}\": one of session_plan, session_context")]
+#[error("unknown toolset \"{0}\": one of session_plan, session_context, sessions")]
 pub struct UnknownToolset(pub String);
 
 impl FromStr for Toolset {

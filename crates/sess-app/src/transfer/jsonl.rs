@@ -156,7 +156,8 @@ fn session_line(line: &str) -> Result<ImportedSession, String> {
     if let Some(name) = fields.keys().next() {
         return Err(format!(r#"the session has an unknown field "{name}""#));
     }
-    let session = NewSession { id, key, agent, source, title, cwd, parent, created_at };
+    let facts = NewSession::chat(id.clone(), source, created_at).facts;
+    let session = NewSession { id, key, agent, source, title, cwd, parent, facts, created_at };
     Ok(ImportedSession { session, starred, messages: Vec::new() })
 }
 

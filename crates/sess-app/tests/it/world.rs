@@ -55,6 +55,7 @@ pub(crate) fn settings(home: &Path) -> Settings {
         plans_dir: None,
         plans_keep_days: 30,
         context_visibility: ContextVisibility::All,
+        configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
         cwd: None,
         repo: None,
         now,

@@ -66,6 +66,9 @@ pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -
         Happening::RunState { at, run, agent, state, error } => {
             ("run_state", at, json!({ "run": run, "agent": agent, "state": state, "error": error }))
         }
+        Happening::SessionDeleted { at, key, by, messages } => {
+            ("session_deleted", at, json!({ "key": key, "by": by, "messages": messages }))
+        }
         Happening::Message(_) | Happening::Damaged { .. } => {
             unreachable!("messages are their own record, and damage is never written")
         }
@@ -97,6 +100,7 @@ impl Part {
             Happening::RunState { error, .. } => error.as_ref().map_or(0, String::len),
             Happening::SessionCreated { .. }
             | Happening::SessionChanged { .. }
+            | Happening::SessionDeleted { .. }
             | Happening::PlanState { .. }
             | Happening::Damaged { .. } => 0,
         };

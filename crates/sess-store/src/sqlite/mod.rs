@@ -11,12 +11,14 @@ mod health;
 mod messages;
 mod mirror;
 mod notice;
+mod outbox;
 mod pages;
 mod plans;
 mod readers;
 mod runs;
 mod salvage;
 mod schema;
+mod seats;
 mod sessions;
 mod writer;
 

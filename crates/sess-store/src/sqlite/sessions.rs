@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
 use sess_core::{
     AgentId, SessionId, SessionKey, Timestamp,
-    session::{NewSession, Session},
+    session::{Facts, NewSession, Session, Spent},
 };
 
 use super::{
     Sqlite, crc, feed, messages,
     writer::{JobResult, Transaction},
 };
-use crate::{Archived, Error, Happening, Result, SessionFilter, SessionPatch, Sessions};
+use crate::{Archived, Error, Happening, Reach, Result, SessionFilter, SessionPatch, Sessions};
 
 pub(super) const COLUMNS: &str = "n, id, key, agent, source, title, cwd, parent, created_at, updated_at, \
      last_seq, num_messages, starred, archived_at, crc";
@@ -98,6 +98,7 @@ impl Sessions for Sqlite {
                         session.archived_at = archived.then_some(at);
                         if archived { "archived" } else { "unarchived" }
                     }
+                    SessionPatch::SendPolicy(_) | SessionPatch::Delivery(_) => todo!(),
                 };
                 tx.connection()
                     .prepare_cached(
@@ -114,6 +115,26 @@ impl Sessions for Sqlite {
                 Ok(session)
             })
             .await
+    }
+
+    async fn list_within(&self, _reach: &Reach, _limit: usize) -> Result<Vec<Session>> {
+        todo!()
+    }
+
+    async fn count_within(&self, _reach: &Reach, _most: u64) -> Result<u64> {
+        todo!()
+    }
+
+    async fn agents(&self) -> Result<Vec<AgentId>> {
+        todo!()
+    }
+
+    async fn delete_session(&self, _id: &SessionId, _by: &str, _at: Timestamp) -> Result<()> {
+        todo!()
+    }
+
+    async fn archive_spawned(&self, _before: Timestamp, _at: Timestamp) -> Result<Vec<Session>> {
+        todo!()
     }
 }
 
@@ -196,12 +217,14 @@ pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) 
         title: new.title.clone(),
         cwd: new.cwd.clone(),
         parent: new.parent.clone(),
+        facts: new.facts.clone(),
         created_at: new.created_at,
         updated_at: new.created_at,
         last_seq: 0,
         num_messages: 0,
         starred,
         archived_at: None,
+        spent: Spent::default(),
     };
     tx.connection()
         .prepare_cached(
@@ -307,6 +330,7 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
             title: text(5)?.to_owned(),
             cwd: maybe(6)?,
             parent: maybe(7)?.map(|key| key.parse()).transpose().map_err(|_| bad("parent"))?,
+            facts: Facts::default(),
             created_at: Timestamp::from_millis_clamped(number(8)?),
             updated_at: Timestamp::from_millis_clamped(number(9)?),
             last_seq: u64::try_from(number(10)?).map_err(|_| bad("last_seq"))?,
@@ -316,6 +340,7 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
                 .get::<_, Option<i64>>(first + 13)
                 .map_err(damaged)?
                 .map(Timestamp::from_millis_clamped),
+            spent: Spent::default(),
         };
         if number(14)? != i64::from(checksum(&session)) {
             return Err(format!("session row {n} ({}) is damaged: its checksum does not match", session.id));

@@ -84,6 +84,7 @@ fn toolset_name(kind: &ToolsetKind) -> &'static str {
     match kind {
         ToolsetKind::SessionPlan => "session_plan",
         ToolsetKind::SessionContext => "session_context",
+        ToolsetKind::Sessions => "sessions",
         ToolsetKind::Filesystem { .. } => "filesystem",
         ToolsetKind::Shell { .. } => "shell",
         ToolsetKind::UserPrompt => "user_prompt",

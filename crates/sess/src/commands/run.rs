@@ -231,7 +231,10 @@ impl World {
                     mcp::Options { root, env: self.env_of(wanted), confinement, http, call_timeout };
                 Arc::new(McpTools::new(server.clone(), options))
             }
-            ToolsetKind::SessionPlan | ToolsetKind::SessionContext | ToolsetKind::UserPrompt => {
+            ToolsetKind::SessionPlan
+            | ToolsetKind::SessionContext
+            | ToolsetKind::Sessions
+            | ToolsetKind::UserPrompt => {
                 return Err("these tools touch nothing outside".to_owned());
             }
         })

@@ -207,6 +207,8 @@ pub enum ToolsetType {
     SessionPlan,
     /// List and read earlier sessions.
     SessionContext,
+    /// List sessions, read their history, send to them and spawn sub-agents.
+    Sessions,
     /// Read and change files in the workspace.
     Filesystem,
     /// Run commands.

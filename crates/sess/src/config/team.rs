@@ -237,6 +237,7 @@ impl<'a> Building<'a> {
             handoffs,
             sub_agents,
             sandbox: sandbox.and_then(|sandbox| self.sandbox(sandbox, &sandbox_trail)),
+            allow_agents: Vec::new(),
             limits: self.limits(
                 agent.limits.unwrap_or_default(),
                 defaults.limits.unwrap_or_default(),
@@ -328,6 +329,7 @@ impl<'a> Building<'a> {
         let kind = match toolset.kind {
             Type::SessionPlan => ToolsetKind::SessionPlan,
             Type::SessionContext => ToolsetKind::SessionContext,
+            Type::Sessions => ToolsetKind::Sessions,
             Type::UserPrompt => ToolsetKind::UserPrompt,
             Type::Filesystem => ToolsetKind::Filesystem {
                 access: match toolset.readonly {
@@ -349,6 +351,7 @@ impl<'a> Building<'a> {
             _ if toolset.tools.is_none() => None,
             Type::SessionPlan => Some(own_tools(Toolset::SessionPlan)),
             Type::SessionContext => Some(own_tools(Toolset::SessionContext)),
+            Type::Sessions => Some(own_tools(Toolset::Sessions)),
             Type::Filesystem => Some(FILESYSTEM_TOOLS.to_vec()),
             Type::Shell => Some(SHELL_TOOLS.to_vec()),
             Type::UserPrompt => Some(USER_PROMPT_TOOLS.to_vec()),
