@@ -7,35 +7,27 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+mod instant;
+
 use std::{
     fs,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
-use serde_json::Map;
-use sess_agent::model::{Model, ModelError, Piece, Reply, Request, Stop};
-use sess_app::{
-    App, Settings,
-    agents::{Agents, AgentsSetup, LEASE, Nobody, Request as Say},
-};
+use sess_app::agents::{Agents, Request as Say};
 use sess_core::{
     MessageId, SessionId, Source, Timestamp,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
-    message::{Block, Body, Role},
-    permission::{Permissions, Trust},
-    policy::ContextVisibility,
+    message::{Body, Role},
+    rules::SessionRules,
     run::{Run, RunState},
     session::NewSession,
 };
 use sess_store::{NewMessage, Store};
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
+
+use self::instant::{Scripted, agents, median, ms, random, scale};
 
 const ROUNDS: f64 = 300.0;
 const TURNS_PER_SESSION: usize = 20;
@@ -59,11 +51,6 @@ fn main() {
     });
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads its one setting here")]
-fn scale() -> f64 {
-    std::env::var("SESS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
-}
-
 async fn turn(figure: &str, replies: usize, calls: usize, rounds: usize, to_reach: &str) {
     let (ours, bound) = measure(replies, calls, rounds).await;
     let ratio = ours.as_secs_f64() / bound.as_secs_f64();
@@ -77,16 +64,12 @@ async fn tools(figure: &str, replies: usize, calls: usize, rounds: usize) {
     println!("{figure:<54} {:>12} {:>12} {ratio:>6.2}x", rate(ours), rate(bound));
 }
 
-fn ms(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
-}
-
 /// Returns the median of turns in which the model makes `calls` calls in each of `replies`
 /// replies, and of the bare commits that these turns have to make.
 async fn measure(replies: usize, calls: usize, rounds: usize) -> (Duration, Duration) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let model = Arc::new(Scripted { replies, calls, ..Scripted::default() });
-    let agents = agents(&dir.path().join("ours"), model);
+    let agents = agents(&dir.path().join("ours"), model, SessionRules::default());
     let bare = sess_store::open(&dir.path().join("bare")).expect("a store");
     // A reply that calls tools is one more, and so is the result of each call.
     let commits = COMMITS + replies * (1 + calls);
@@ -119,7 +102,7 @@ async fn memory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
     let model = Arc::new(Scripted { gate: Some(Arc::clone(&gate)), ..Scripted::default() });
-    let agents = agents(dir.path(), Arc::clone(&model));
+    let agents = agents(dir.path(), Arc::clone(&model), SessionRules::default());
     say(&agents, "first".parse().expect("an id")).await;
     let before = rss_kib();
     for n in 0..IDLE_SESSIONS {
@@ -163,99 +146,6 @@ fn rss_kib() -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
-/// A model that answers at once, or when it may.
-#[derive(Default)]
-struct Scripted {
-    /// How many replies call tools before the one that says something.
-    replies: usize,
-    calls: usize,
-    asked: AtomicUsize,
-    gate: Option<Arc<Semaphore>>,
-}
-
-#[async_trait]
-impl Model for Scripted {
-    async fn reply(
-        &self,
-        request: &Request,
-        _: &mut (dyn FnMut(Piece) + Send),
-        _: &CancellationToken,
-    ) -> Result<Reply, ModelError> {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if let Some(gate) = &self.gate {
-            gate.acquire().await.expect("the gate is never closed").forget();
-        }
-        let is_person = |body: &Body| body.role == Role::User;
-        let since = request.messages.iter().rev().take_while(|body| !is_person(body));
-        if since.filter(|body| body.role == Role::Assistant).count() < self.replies {
-            let call = |n: usize| Block::ToolCall {
-                id: format!("call-{asked}-{n}"),
-                name: "read_session_plan".to_owned(),
-                arguments: Map::new(),
-            };
-            let content = (0..self.calls).map(call).collect();
-            return Ok(Reply { content, stop: Stop::ToolCalls, ..Reply::default() });
-        }
-        let content = vec![Block::Text { text: "That was all.".to_owned() }];
-        Ok(Reply { content, ..Reply::default() })
-    }
-}
-
-fn agents(home: &Path, model: Arc<Scripted>) -> Agents {
-    let app = App::new(Settings {
-        home: Some(home.to_owned()),
-        plans_dir: None,
-        plans_keep_days: 0,
-        context_visibility: ContextVisibility::All,
-        configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
-        cwd: None,
-        repo: None,
-        now: Timestamp::default,
-        random,
-    });
-    app.agents(AgentsSetup {
-        team: team(),
-        open_model: Box::new(move |_| Ok(Arc::clone(&model) as Arc<dyn Model>)),
-        open_tools: Box::new(|_| Err("nothing outside is measured".to_owned())),
-        person: Arc::new(Nobody),
-        trust: Trust::Ask,
-        lease: LEASE,
-    })
-}
-
-fn team() -> Team {
-    let agent = Agent {
-        name: "root".parse().expect("a name"),
-        description: String::new(),
-        instruction: "You are measured.".to_owned(),
-        model: "instant".to_owned(),
-        toolsets: vec![ToolsetSpec { kind: ToolsetKind::SessionPlan, tools: None }],
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
-        limits: Limits { turns: Limits::TURNS, tokens: None, cost: None, seconds: None },
-    };
-    let model = ModelSpec {
-        name: "instant".to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::default(),
-        context_window: None,
-        price: None,
-    };
-    Team::new(vec![agent], vec![model], Permissions::default(), None).expect("a team")
-}
-
 async fn say(agents: &Agents, id: SessionId) -> Run {
     let agent = agents.agent(None).expect("an agent").name.clone();
     let request = Say {
@@ -266,10 +156,4 @@ async fn say(agents: &Agents, id: SessionId) -> Run {
         idempotency_key: None,
     };
     agents.say(request, &CancellationToken::new()).await.expect("it ends")
-}
-
-fn random() -> u128 {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has random bytes");
-    u128::from_ne_bytes(bytes)
 }
