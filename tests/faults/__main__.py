@@ -16,6 +16,7 @@ import time
 import clocks
 import damage
 import disk_full
+import exchanges
 import figures
 import io_errors
 import keys
@@ -26,11 +27,12 @@ import plans
 import power
 import runs
 import together
+import waits
 from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
           (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
-           runs, leases)}
+           runs, leases, exchanges, waits)}
 SHOWN_MAX = 5
 
 

@@ -24,6 +24,9 @@ FULL = {
     "run_kills": 200,
     "leases": 100,
     "lease_clocks": 50,
+    # Each dies at four points of an exchange.
+    "exchange_chains": 300,
+    "waits": 1_000,
 }
 
 TENTH = {
@@ -41,6 +44,8 @@ TENTH = {
     "run_kills": 20,
     "leases": 20,
     "lease_clocks": 20,
+    "exchange_chains": 30,
+    "waits": 100,
 }
 
 LONG = {
@@ -58,6 +63,8 @@ LONG = {
     "run_kills": 10_000,
     "leases": 10_000,
     "lease_clocks": 200,
+    "exchange_chains": 6_000,
+    "waits": 5_000,
 }
 
 
