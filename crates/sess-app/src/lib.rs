@@ -14,6 +14,7 @@ mod imports;
 mod plans;
 mod reach;
 mod rows;
+mod scrub;
 mod search;
 mod sending;
 mod sessions;
@@ -44,10 +45,11 @@ pub use imports::{Import, ImportedFile};
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use rows::{DeliveryContext, ListRows, Row, Rows};
+pub use scrub::{Scrubbed, ScrubbedSession};
 pub use search::{Found, SearchHit};
 pub use sending::{Inbox, InboxMessage, Replied, SendAnswer, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
-pub use sess_store::{Health, Salvaged};
+pub use sess_store::{Health, Salvaged, Scrubbing};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 
 /// How long a process that ends waits for the sweep.

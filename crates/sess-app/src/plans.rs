@@ -388,7 +388,7 @@ impl App {
         }
     }
 
-    fn put_in_place(&self, dir: &LockedDir, id: &SessionId, content: &str) -> Result<()> {
+    pub(crate) fn put_in_place(&self, dir: &LockedDir, id: &SessionId, content: &str) -> Result<()> {
         let staged = dir.stage(id, content, self.nonce())?;
         dir.flush(id, &staged).inspect_err(|_| dir.discard(&staged))?;
         Ok(dir.place(id, &staged).map_err(FileError::from)?)
@@ -519,7 +519,7 @@ impl App {
         Ok(written.revision)
     }
 
-    async fn lock_plans(&self) -> Result<LockedDir> {
+    pub(crate) async fn lock_plans(&self) -> Result<LockedDir> {
         let files = self.plan_files()?.clone();
         match files.try_lock()? {
             Some(dir) => Ok(dir),

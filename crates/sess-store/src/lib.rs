@@ -48,7 +48,7 @@ pub fn sqlite_version() -> String {
 }
 
 /// Everything that nodes share.
-pub trait Store: Sessions + Messages + Plans + Runs + Seats + Outbox + Feed + Search {}
+pub trait Store: Sessions + Messages + Plans + Runs + Seats + Outbox + Feed + Search + Scrub {}
 
 #[async_trait]
 pub trait Sessions: Send + Sync {
@@ -299,6 +299,29 @@ pub trait Search: Send + Sync {
 
     /// Brings search index and mirror up to date; `told` hears how many of how many are done.
     async fn catch_up(&self, told: &(dyn Fn(u64, u64) + Send + Sync)) -> Result<()>;
+}
+
+/// Masks the secrets in a JSON value, and tells how many there were.
+pub type Mask = fn(&mut serde_json::Value) -> u64;
+
+/// Whether secrets are looked for or taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrubbing {
+    Count,
+    Rewrite,
+}
+
+/// Taking secrets out of what is stored: the one change of what was written, and the owner's.
+#[async_trait]
+pub trait Scrub: Send + Sync {
+    /// Returns up to `limit` sessions of any kind, in the order of their ids.
+    async fn sessions_after(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>>;
+
+    /// Masks every stored text of a session; returns how many texts have something to mask.
+    async fn scrub(&self, session: &SessionId, mask: Mask, how: Scrubbing, at: Timestamp) -> Result<u64>;
+
+    /// Empties the log of what was there before, and lets search index and mirrors be made again.
+    async fn forget_scrubbed(&self) -> Result<()>;
 }
 
 /// A run before it is queued.

@@ -14,6 +14,7 @@ mod plans;
 mod listing;
 mod reading;
 mod references;
+mod scrub;
 mod search;
 
 mod events;

@@ -117,6 +117,11 @@ impl Derived {
 }
 
 impl Derived {
+    /// Lets index and mirrors be made again, from the first message on.
+    pub(super) fn make_again(&self, reason: &str) {
+        self.worker.start_over(reason);
+    }
+
     /// Takes in what was committed last, and ends the thread.
     ///
     /// A process that was stopped in the middle of a batch keeps the index locked for as

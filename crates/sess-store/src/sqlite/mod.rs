@@ -23,6 +23,7 @@ mod run_rows;
 mod runs;
 mod salvage;
 mod schema;
+mod scrub;
 mod seats;
 mod sessions;
 mod writer;

@@ -124,6 +124,15 @@ pub(super) fn put(
     insert(tx, None, &Stored { session: n, post, due_at: at, ended_at: None, lease: None })
 }
 
+/// Writes another text in the place of a post's.
+pub(super) fn rewrite(tx: &Transaction<'_>, row: &Stored) -> JobResult<()> {
+    let n = messages::signed(row.post.id);
+    tx.connection()
+        .prepare_cached("UPDATE outbox SET text = ?2 WHERE n = ?1")?
+        .execute(params![n, row.post.text])?;
+    update(tx, row)
+}
+
 /// Writes a post that nobody tries to deliver, under its old number if it has one.
 pub(super) fn insert(tx: &Transaction<'_>, n: Option<i64>, row: &Stored) -> JobResult<()> {
     let Stored { session, post, due_at, ended_at, lease: _ } = row;
@@ -196,7 +205,7 @@ fn due(
     Ok(oldest)
 }
 
-fn readable(
+pub(super) fn readable(
     connection: &Connection,
     rest: &str,
     values: &[&dyn rusqlite::ToSql],

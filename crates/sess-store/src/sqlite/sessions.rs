@@ -314,7 +314,7 @@ pub(super) fn hand_off(
 }
 
 /// Writes what may change of a session, and tells followers.
-fn change_row(
+pub(super) fn change_row(
     tx: &mut Transaction<'_>,
     n: i64,
     session: &Session,
