@@ -123,7 +123,8 @@ impl Stage {
     }
 
     pub(crate) async fn history(&self, caller: &Caller, session: &str) -> Value {
-        self.answer_to(caller, "sessions_history", json!({ "sessionKey": session, "includeTools": true })).await
+        self.answer_to(caller, "sessions_history", json!({ "sessionKey": session, "includeTools": true }))
+            .await
     }
 }
 
