@@ -21,3 +21,10 @@ mod events;
 mod identity;
 
 mod agents;
+
+mod sessions_stage;
+
+mod session_reach;
+mod sessions_history;
+mod sessions_list;
+mod sessions_send;
