@@ -107,11 +107,13 @@ fn the_store_and_the_core_agree_on_the_kind_of_every_key() {
                 let found = store.list_within(&reach, 100).await.expect("a list");
                 let mut found: Vec<SessionKey> = found.into_iter().map(|session| session.key).collect();
                 let mut expected: Vec<_> = keys.iter().filter(|key| key.kind() == kind).cloned().collect();
-                (found.sort(), expected.sort());
+                found.sort();
+                expected.sort();
                 assert_eq!(found, expected, "{kind}");
             }
             let mut agents: Vec<AgentId> = keys.iter().filter_map(SessionKey::agent).collect();
-            (agents.sort(), agents.dedup());
+            agents.sort();
+            agents.dedup();
             assert_eq!(store.agents().await, Ok(agents));
         });
     });
