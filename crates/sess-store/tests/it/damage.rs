@@ -191,7 +191,7 @@ fn a_flipped_byte_in_a_run_costs_that_run() {
         }
         assert_eq!(store.runs(None, 10).await.expect("the others").len(), 1);
         assert_eq!(store.running_until(&id("s4")).await, Ok(None));
-        assert_eq!(store.abort_lapsed_runs(&boot("b", 900), at(9)).await, Ok(vec![]));
+        assert_eq!(store.settle_lapsed_runs(&boot("b", 900), at(9)).await, Ok(vec![]));
         let next = store.lease_run(&id("s4"), &[agent("main")], lease("u", 100), at(9)).await;
         assert_eq!(next.expect("leased").map(|run| run.id), Some(run_id(3)));
     });
@@ -320,6 +320,20 @@ fn a_damaged_store_of_the_first_schema_is_salvaged_as_it_is() {
     let (_, outcome) = salvaged(&scratch);
     let Salvaged { sessions, messages, plan_revisions, runs, lost } = outcome;
     assert_eq!((sessions, messages, plan_revisions, runs, lost), (2, 4, 1, 0, 0));
+}
+
+#[test]
+fn a_store_of_the_second_schema_is_salvaged_with_and_without_its_first_page() {
+    for is_damaged in [false, true] {
+        let scratch = Scratch::new();
+        fs::copy(golden(2), scratch.file()).expect("a copy of the golden store");
+        if is_damaged {
+            zero_page(&scratch.file(), 0);
+        }
+        let (_, outcome) = salvaged(&scratch);
+        let Salvaged { sessions, messages, plan_revisions, runs, lost } = outcome;
+        assert_eq!((sessions, messages, plan_revisions, runs, lost), (3, 6, 1, 2, 0));
+    }
 }
 
 #[test]
