@@ -213,6 +213,7 @@ fn oracle(
         }
 }
 
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
 fn cases() -> u32 {
     std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
