@@ -123,6 +123,32 @@ async fn with_one_direct_chat_for_all_every_main_is_the_same_and_called_so() {
     assert_eq!(stage.answer("me", "sessions_send", ask).await["sessionKey"], "main");
 }
 
+#[tokio::test]
+async fn whoever_is_first_makes_the_same_main_session() {
+    let stage = Stage::new(&["main"]);
+    let (one, other) = (stage.world.other_process(), stage.world.other_process());
+    let owner = stage.world.owner();
+    let ask = || sess_app::SendMessage {
+        to: "main".to_owned(),
+        message: "hi".to_owned(),
+        timeout_seconds: Some(0),
+        ..sess_app::SendMessage::default()
+    };
+    let (first, second, third) =
+        tokio::join!(one.send(&owner, ask()), other.send(&owner, ask()), stage.world.app.send(&owner, ask()));
+    for answer in [first, second, third] {
+        assert_eq!(answer.expect("sent").session_key, "agent:main:main");
+    }
+    let runs = stage.world.store().runs(None, 10).await.expect("runs");
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|run| run.session == runs[0].session), "{runs:?}");
+    // Another store has another one.
+    let elsewhere = Stage::new(&["main"]);
+    elsewhere.world.app.send(&elsewhere.world.owner(), ask()).await.expect("sent");
+    let there = elsewhere.world.store().runs(None, 10).await.expect("runs");
+    assert_ne!(there[0].session, runs[0].session);
+}
+
 /// A session of a random tree.
 #[derive(Clone, Debug)]
 struct Leaf {
@@ -187,6 +213,7 @@ fn oracle(
         }
 }
 
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
 fn cases() -> u32 {
     std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
@@ -212,6 +239,7 @@ proptest! {
                 configured.rules.visibility = visibility;
                 configured.rules.agent_to_agent = agents.clone();
             });
+            let store = stage.world.store();
             let mut sessions: Vec<(String, Option<String>)> = Vec::new();
             for (n, leaf) in leaves.iter().enumerate() {
                 let parent = leaf.parent.as_ref().filter(|_| n > 0).map(|at| sessions[at.index(n)].0.clone());
@@ -219,7 +247,7 @@ proptest! {
                 let mut new = new_session(&format!("{n:08x}-id key={key}"));
                 new.parent = parent.as_ref().map(|key| key.parse().expect("a key"));
                 new.facts.runner = sess_core::session::Runner::Host;
-                stage.world.store().ensure_session(new).await.expect("made");
+                store.ensure_session(new).await.expect("made");
                 sessions.push((key, parent));
             }
             for (n, (own, _)) in sessions.iter().enumerate() {
