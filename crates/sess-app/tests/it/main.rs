@@ -20,3 +20,6 @@ mod events;
 mod identity;
 
 mod agents;
+mod exchange;
+mod spawning;
+mod stage;
