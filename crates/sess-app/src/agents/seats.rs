@@ -17,8 +17,9 @@ impl Agents {
     /// Ends only when the seat is taken, or cannot be kept.
     pub async fn sit(&self, session: &SessionId) -> Result<()> {
         let store = self.app().store()?;
-        self.renew_seat(&*store, session).await?;
+        // Before it is taken: whoever drops this meanwhile gives it up all the same.
         let seat = TakenSeat::new(self, store, session);
+        self.renew_seat(&*seat.store, session).await?;
         loop {
             tokio::time::sleep(self.inner.setup.lease / 3).await;
             match self.renew_seat(&*seat.store, session).await {

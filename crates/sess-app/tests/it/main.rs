@@ -21,5 +21,6 @@ mod identity;
 
 mod agents;
 mod exchange;
+mod simulation;
 mod spawning;
 mod stage;

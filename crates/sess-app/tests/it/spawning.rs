@@ -311,7 +311,11 @@ async fn a_seat_keeps_other_nodes_away_and_is_given_up() {
     {
         let seat = here.sit(&a.id);
         tokio::pin!(seat);
-        let taken = async { while store.seat(&a.id).await.expect("readable").is_none() {} };
+        let taken = async {
+            while store.seat(&a.id).await.expect("readable").is_none() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
         tokio::select! {
             ended = &mut seat => panic!("{ended:?}"),
             () = taken => {}

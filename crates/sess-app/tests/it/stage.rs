@@ -16,7 +16,7 @@ use sess_app::{
     agents::{Agents, AgentsSetup, Nobody, Work},
 };
 use sess_core::{
-    AgentId, MessageId, RunId, SessionKey,
+    MessageId, RunId, SessionKey,
     agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
     identity::Claim,
     message::{Block, Body, Provenance, Role, Usage},
@@ -311,10 +311,6 @@ pub(crate) async fn ended(store: &dyn Store, run: &RunId) -> Run {
         }
         let _again = tokio::time::timeout(Duration::from_millis(100), changes.changed()).await;
     }
-}
-
-pub(crate) fn agent_id(name: &str) -> AgentId {
-    name.parse().expect(name)
 }
 
 pub(crate) fn has_ended(run: &Run) -> bool {
