@@ -17,8 +17,9 @@ impl Agents {
     /// Ends only when the seat is taken, or cannot be kept.
     pub async fn sit(&self, session: &SessionId) -> Result<()> {
         let store = self.app().store()?;
-        self.renew_seat(&*store, session).await?;
+        // Before it is taken: whoever drops this meanwhile gives it up all the same.
         let seat = TakenSeat::new(self, store, session);
+        self.renew_seat(&*seat.store, session).await?;
         loop {
             tokio::time::sleep(self.inner.setup.lease / 3).await;
             match self.renew_seat(&*seat.store, session).await {
@@ -97,11 +98,13 @@ impl Drop for TakenSeat {
         // Best effort: a seat that nobody renews ends by itself.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, session) = (Arc::clone(&self.store), self.session.clone());
-        let node = self.agents.inner.node.clone();
+        let agents = self.agents.clone();
+        agents.app().inner.leaving.send_modify(|pending| *pending += 1);
         runtime.spawn(async move {
-            if let Err(error) = store.stand_up(&session, &node).await {
+            if let Err(error) = store.stand_up(&session, &agents.inner.node).await {
                 tracing::warn!(%error, %session, "the seat in a session was not given up");
             }
+            agents.app().inner.leaving.send_modify(|pending| *pending -= 1);
         });
     }
 }
