@@ -26,6 +26,8 @@ pub struct SessionRules {
     pub sub_agent_timeout_seconds: Option<u64>,
     /// `agents.defaults.subagents.archiveAfterMinutes`.
     pub archive_after_minutes: u64,
+    /// `agents.defaults.subagents.allowAgents`: whom a caller may spawn whose agent is not configured.
+    pub default_allow_agents: Vec<String>,
 }
 
 impl SessionRules {
@@ -45,6 +47,7 @@ impl Default for SessionRules {
             sub_agent_tools: ToolFilter::default(),
             sub_agent_timeout_seconds: None,
             archive_after_minutes: Self::ARCHIVE_AFTER_MINUTES,
+            default_allow_agents: Vec::new(),
         }
     }
 }
