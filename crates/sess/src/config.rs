@@ -125,6 +125,8 @@ pub struct Config {
     pub document: Document,
     /// Where configuration was looked for.
     pub files: Vec<ConfigFile>,
+    /// The file that counts alone, when one was named.
+    pub named: Option<PathBuf>,
 }
 
 /// A place where configuration was looked for.
@@ -183,9 +185,9 @@ impl Config {
             None => Ok(Arc::new(Configured { team: team.clone(), rules })),
             Some(error) => Err(source::told(error)),
         };
-        let source = Source::new(env.clone(), places, named, looked, configured);
+        let source = Source::new(env.clone(), places, named.clone(), looked, configured);
         settings.configured = ConfigSource::new(move || source.current());
-        Ok((Self { settings, env, team, notices, document, files }, problem))
+        Ok((Self { settings, env, team, notices, document, files, named }, problem))
     }
 }
 

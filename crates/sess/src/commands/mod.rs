@@ -5,18 +5,28 @@ pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod events;
+pub mod history;
 pub mod import;
 pub mod list;
 pub mod man;
 pub mod mcp;
+pub mod node;
 pub mod overview;
 pub mod plan;
 pub mod read;
 pub mod run;
+pub mod runs;
 pub mod search;
+pub mod send;
+pub mod spawn;
 pub mod tool;
+pub mod wait;
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
@@ -47,6 +57,8 @@ pub struct Loaded {
     pub document: Document,
     pub files: Vec<ConfigFile>,
     pub notices: Vec<String>,
+    /// The file that was named, and counts alone.
+    pub named: Option<PathBuf>,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -58,8 +70,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, .. } = config;
-        let config = Loaded { team, document, files, notices, problem };
+        let Config { env, team, document, files, notices, named, .. } = config;
+        let config = Loaded { team, document, files, notices, named, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
@@ -67,6 +79,11 @@ impl Context {
     pub fn home(&self) -> anyhow::Result<&Path> {
         let none = || Usage("neither SESS_HOME nor HOME is set: set one of them".to_owned());
         Ok(self.app.settings().home.as_deref().ok_or_else(none)?)
+    }
+
+    /// Returns the owner, for what a process does on its own account.
+    pub fn owner(&self) -> Caller {
+        self.app.cli_caller(&Signals::default())
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
@@ -88,6 +105,13 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
+        Some(Command::History(args)) => history::run(context, output, args).await?,
+        Some(Command::Send(args)) => return send::run(context, output, args).await,
+        Some(Command::Spawn(args)) => return spawn::run(context, output, args).await,
+        Some(Command::Runs(args)) => runs::run(context, output, args).await?,
+        Some(Command::Wait(args)) => return wait::run(context, output, args).await,
+        Some(Command::Cancel(args)) => wait::cancel(context, output, args).await?,
+        Some(Command::Node(args)) => return node::execute(context, args).await,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
         Some(Command::Plan(args)) => plan::run(context, output, args).await?,
         Some(Command::Events(args)) => events::run(context, output, args).await?,

@@ -34,6 +34,7 @@ use self::{
 };
 
 pub use chat::chat;
+pub use screen::elapsed;
 
 /// The person at the terminal.
 pub struct Terminal {
