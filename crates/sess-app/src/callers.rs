@@ -6,8 +6,9 @@ use sess_core::{
     identity::{Claim, Identity, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     run::Run,
-    session::{NewSession, Session},
+    session::{NewSession, Runner, Session},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{App, Error, Result};
 
@@ -25,6 +26,8 @@ pub struct Caller {
     pub run: Option<Box<Run>>,
     /// The name the client gave itself.
     pub client: Option<String>,
+    /// Cancelled when nobody waits for the answer any longer.
+    pub gone: CancellationToken,
 }
 
 /// Who is calling, and how we know.
@@ -62,6 +65,7 @@ impl App {
             is_sandboxed: false,
             run: None,
             client: signals.client_name.clone(),
+            gone: CancellationToken::new(),
         }
     }
 
@@ -128,8 +132,29 @@ impl App {
             new.agent = caller.agent.clone();
             new.key = SessionKey::chat(&new.agent, &new.id);
         }
+        if caller.standing == Standing::Agent {
+            // An agent that runs here has its session before it can call anything.
+            new.facts.runner = Runner::Host;
+        }
         new.cwd.clone_from(&self.settings().cwd);
         Ok(new)
+    }
+
+    /// Returns the session that calls, and makes it when it is not stored yet, so that others find
+    /// it. The owner is no session.
+    pub(crate) async fn present(&self, caller: &Caller) -> Result<Option<NewSession>> {
+        self.home()?;
+        if caller.standing == Standing::Owner {
+            return Ok(None);
+        }
+        let named = self.named_session(caller).await?;
+        if self.stored_session(&named.id).await?.is_none()
+            && let Err(error) = self.store()?.ensure_session(named.clone()).await
+        {
+            // A store that takes no writes can still be read.
+            tracing::warn!(%error, session = %named.id, "the calling session was not stored");
+        }
+        Ok(Some(named))
     }
 
     pub(crate) async fn stored_session(&self, id: &SessionId) -> Result<Option<Session>> {

@@ -30,7 +30,7 @@ const EXTERNAL: &str = "external";
 const TRIES_MAX: usize = 20;
 
 /// The most bytes of a caller's own name for a request.
-const KEY_SIZE_BYTES_MAX: usize = 200;
+pub(crate) const KEY_SIZE_BYTES_MAX: usize = 200;
 
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;

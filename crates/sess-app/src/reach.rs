@@ -2,9 +2,22 @@
 //!
 //! What was given is made canonical first; then the one policy function of the core is asked.
 
-use sess_core::{SessionKey, policy::Verb, session::Session};
+use std::sync::Arc;
 
-use crate::{App, Caller, Result};
+use sess_core::{
+    AgentId, SessionId, SessionKey, Source,
+    key::SessionKind,
+    policy::{self, Confinement, Standing, Verb, Viewer},
+    reference::{PREFIX_LEN_MIN, ReferenceError},
+    rules::{DirectScope, Visibility},
+    session::{NewSession, Session},
+};
+use sess_store::Circle;
+
+use crate::{App, Caller, Configured, Error, Result};
+
+/// How many sessions are looked at to tell whether a prefix is unique.
+const PREFIX_MATCHES_MAX: usize = 1_000;
 
 /// A session that the caller may act on.
 #[derive(Clone, Debug)]
@@ -14,9 +27,229 @@ pub struct Reached {
     pub session: Option<Session>,
 }
 
+/// Where a caller looks from, for the length of one call.
+pub(crate) struct Outlook {
+    /// The session that calls; the owner is none.
+    pub(crate) own: Option<NewSession>,
+    pub(crate) configured: Arc<Configured>,
+    standing: Standing,
+    confinement: Confinement,
+    /// The agent whose main session `main` is.
+    agent: AgentId,
+}
+
+/// What was given, before anything is looked up.
+enum Given {
+    Key(SessionKey),
+    Id(SessionId),
+}
+
 impl App {
     /// Finds the session that `given` names to this caller, if it may do `verb` to it.
-    pub async fn reach(&self, _caller: &Caller, _given: &str, _verb: Verb) -> Result<Reached> {
-        todo!()
+    ///
+    /// A key leads to its newest transcript. An id leads to the transcript that has it.
+    pub async fn reach(&self, caller: &Caller, given: &str, verb: Verb) -> Result<Reached> {
+        let outlook = self.outlook(caller).await?;
+        self.reach_from(&outlook, given, verb).await
     }
+
+    /// Returns where this caller looks from; its session is stored then.
+    pub(crate) async fn outlook(&self, caller: &Caller) -> Result<Outlook> {
+        let own = self.present(caller).await?;
+        let configured = self.configured()?;
+        let agent = match &own {
+            Some(own) => own.key.agent().unwrap_or_else(|| caller.agent.clone()),
+            None => configured.entry(),
+        };
+        let Caller { standing, confinement, .. } = *caller;
+        Ok(Outlook { own, configured, standing, confinement, agent })
+    }
+
+    pub(crate) async fn reach_from(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Reached> {
+        let given = given.trim();
+        if given.is_empty() {
+            return Err(Error::Invalid("sessionKey must not be empty".to_owned()));
+        }
+        let not_found = || not_found(given);
+        match outlook.canonical(given)? {
+            // Judged before anybody looks whether there is one: what is out of reach and what
+            // does not exist get the same answer.
+            Given::Key(key) => {
+                let found = self.newest(&key).await;
+                self.judge(outlook, &key, found.as_ref().ok().and_then(Option::as_ref), verb).await?;
+                let session = found?;
+                let exists = session.is_some() || outlook.is_expected(&key);
+                if exists { Ok(Reached { key, session }) } else { Err(not_found()) }
+            }
+            Given::Id(id) => match self.stored_session(&id).await {
+                // Whose a damaged session is cannot be told, so only the owner hears of it.
+                Err(Error::Store(sess_store::Error::Damaged(_))) if outlook.own.is_some() => Err(not_found()),
+                Err(error) => Err(error),
+                Ok(Some(session)) => {
+                    let newest = self.newest(&session.key).await?;
+                    self.judge(outlook, &session.key, newest.as_ref(), verb).await?;
+                    Ok(Reached { key: session.key.clone(), session: Some(session) })
+                }
+                Ok(None) => {
+                    let session = self.by_prefix_in_reach(outlook, id.as_str(), verb).await?;
+                    let session = session.ok_or_else(not_found)?;
+                    Ok(Reached { key: session.key.clone(), session: Some(session) })
+                }
+            },
+        }
+    }
+
+    /// Asks the policy about a key; `newest` is what it leads to.
+    async fn judge(
+        &self,
+        outlook: &Outlook,
+        key: &SessionKey,
+        newest: Option<&Session>,
+        verb: Verb,
+    ) -> Result<()> {
+        let is_below = match (newest, &outlook.own) {
+            (Some(session), Some(own)) => {
+                self.ancestors(session).await?.iter().any(|above| above.key == own.key)
+            }
+            (None, _) | (_, None) => false,
+        };
+        let rules = &outlook.configured.rules;
+        policy::reach(&outlook.viewer(), key, is_below, verb, rules)
+            .map_err(|refusal| Error::Denied(refusal.to_string()))
+    }
+
+    async fn newest(&self, key: &SessionKey) -> Result<Option<Session>> {
+        if !self.has_store() {
+            return Ok(None);
+        }
+        Ok(self.store()?.session_by_key(key).await?)
+    }
+
+    /// A prefix is looked up among sessions in reach: others neither match nor make it ambiguous.
+    async fn by_prefix_in_reach(
+        &self,
+        outlook: &Outlook,
+        prefix: &str,
+        verb: Verb,
+    ) -> Result<Option<Session>> {
+        if prefix.len() < PREFIX_LEN_MIN || !self.has_store() {
+            return Ok(None);
+        }
+        let mut matches = Vec::new();
+        for session in self.store()?.sessions_by_prefix(prefix, PREFIX_MATCHES_MAX).await? {
+            let newest = self.newest(&session.key).await?;
+            match self.judge(outlook, &session.key, newest.as_ref(), verb).await {
+                Ok(()) => matches.push(session),
+                Err(Error::Denied(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if matches.len() > 1 {
+            let (reference, matches) = (prefix.to_owned(), matches.len() as u64);
+            return Err(ReferenceError::Ambiguous { reference, matches }.into());
+        }
+        Ok(matches.pop())
+    }
+
+    /// Returns what a list may show: exactly the sessions that [`policy::reach`] admits.
+    pub(crate) async fn circle(&self, outlook: &Outlook) -> Result<Circle> {
+        let Some(own) = &outlook.own else { return Ok(Circle::Everything) };
+        let own = own.key.clone();
+        let rules = &outlook.configured.rules;
+        let visibility = match outlook.confinement {
+            Confinement::Free => rules.visibility,
+            Confinement::Sandboxed => rules.visibility.min(Visibility::Tree),
+        };
+        let agent = own.agent();
+        let others = &rules.agent_to_agent;
+        let reaches_others = others.is_enabled && others.names(agent.as_ref());
+        Ok(match visibility {
+            Visibility::Own => Circle::Own(own),
+            Visibility::Tree => Circle::Tree(own),
+            Visibility::Agent | Visibility::All if visibility == Visibility::Agent || !reaches_others => {
+                Circle::Agents { own, agents: agent.into_iter().collect(), agentless: false }
+            }
+            Visibility::Agent | Visibility::All => {
+                let mut agents = self.store()?.agents().await?;
+                agents.retain(|other| agent.as_ref() == Some(other) || others.names(Some(other)));
+                Circle::Agents { own, agents, agentless: others.names(None) }
+            }
+        })
+    }
+
+    /// Returns the session behind a key that exists, and makes the main one of an agent at its first use.
+    pub(crate) async fn opened(&self, reached: Reached) -> Result<Session> {
+        match reached.session {
+            Some(session) => Ok(session),
+            None => Ok(self.store()?.ensure_session(self.first_use(reached.key)).await?),
+        }
+    }
+
+    /// Returns the main session of an agent as it is made at its first use.
+    pub(crate) fn first_use(&self, key: SessionKey) -> NewSession {
+        let mut new = NewSession::chat(sess_core::id::uuid(self.random()), Source::Native, self.now());
+        new.agent = key.agent().unwrap_or(new.agent);
+        new.key = key;
+        new.cwd.clone_from(&self.settings().cwd);
+        new
+    }
+}
+
+impl Outlook {
+    fn viewer(&self) -> Viewer<'_> {
+        let key = self.own.as_ref().map(|own| &own.key);
+        Viewer { standing: self.standing, key, confinement: self.confinement }
+    }
+
+    /// Reads what was given: `main` and `current` are names, the rest is a key or an id.
+    fn canonical(&self, given: &str) -> Result<Given> {
+        if given == "main" {
+            return Ok(Given::Key(self.shared(SessionKey::main(&self.agent))));
+        }
+        if given == "current"
+            && let Some(own) = &self.own
+        {
+            return Ok(Given::Key(own.key.clone()));
+        }
+        if matches!(given, "current" | "global" | "unknown") {
+            return Err(not_found(given));
+        }
+        if given.contains(':') || given.starts_with("node-") {
+            let key = given.parse::<SessionKey>().map_err(|error| Error::Invalid(error.to_string()))?;
+            return Ok(Given::Key(self.shared(key)));
+        }
+        given.parse().map(Given::Id).map_err(|_| not_found(given))
+    }
+
+    /// With one direct chat for all agents, every main key is that one.
+    fn shared(&self, key: SessionKey) -> SessionKey {
+        match (self.configured.rules.scope, key.kind()) {
+            (DirectScope::Global, SessionKind::Main) => SessionKey::main(&self.configured.entry()),
+            _ => key,
+        }
+    }
+
+    /// Tells whether a session exists before its first use: the main one of a configured agent.
+    fn is_expected(&self, key: &SessionKey) -> bool {
+        let team = self.configured.team.as_ref();
+        key.kind() == SessionKind::Main
+            && key.agent().is_some_and(|agent| team.is_some_and(|team| team.agent(&agent).is_some()))
+    }
+}
+
+impl Configured {
+    /// Returns the agent that gets first messages.
+    pub(crate) fn entry(&self) -> AgentId {
+        self.team.as_ref().map_or_else(AgentId::main, |team| team.entry().name.clone())
+    }
+
+    /// Returns a key as tools show it: the one direct chat of all agents is called `main`.
+    pub(crate) fn shown(&self, key: &SessionKey) -> String {
+        let is_shared = self.rules.scope == DirectScope::Global && *key == SessionKey::main(&self.entry());
+        if is_shared { "main".to_owned() } else { key.to_string() }
+    }
+}
+
+fn not_found(given: &str) -> Error {
+    Error::NotFound(format!("Session not found: {given}"))
 }

@@ -1,10 +1,38 @@
 //! `sessions_list`: the sessions that a caller reaches, as rows.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use sess_core::{
+    Timestamp,
+    key::{SessionKind, UnknownKind},
+    message::Role,
+    run::{Run, RunState},
+    session::{Runner, Sending, Session, ThinkingLevel},
+};
+use sess_store::{Reach, Span, Store};
 
-use crate::{App, Caller, Result};
+use crate::{
+    App, Caller, Error, Redaction, Result,
+    context::masked,
+    history::{Newest, Tools},
+    reach::Outlook,
+};
+
+/// How many rows are listed when nobody says, and at most.
+const LIMIT: i64 = 50;
+const LIMIT_MAX: i64 = 200;
+/// The most messages of one row, and their most bytes.
+const MESSAGE_LIMIT_MAX: i64 = 20;
+const MESSAGES_BYTES_MAX: usize = 80 * 1024;
+/// Totals are exact up to here.
+const TOTAL_MAX: u64 = 1_000;
+/// How many of its newest messages are looked through for the model that spoke last.
+const LOOKED_AT_FOR_MODEL: usize = 6;
+/// How many of its newest runs are looked through for what goes on.
+const LOOKED_AT_FOR_STATUS: usize = 20;
 
 /// Which rows to list.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +109,7 @@ pub struct Row {
     pub created_at: i64,
     /// The last messages, without tool results.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     pub messages: Option<Vec<Value>>,
 }
 
@@ -96,7 +125,154 @@ pub struct DeliveryContext {
 
 impl App {
     /// Lists the sessions that this caller reaches, most recent activity first.
-    pub async fn session_rows(&self, _caller: &Caller, _ask: &ListRows) -> Result<Rows> {
-        todo!()
+    pub async fn session_rows(&self, caller: &Caller, ask: &ListRows) -> Result<Rows> {
+        let kinds: Result<Vec<SessionKind>, UnknownKind> =
+            ask.kinds.iter().map(|kind| kind.trim().parse()).collect();
+        let kinds = kinds.map_err(|error| Error::Invalid(format!("kinds: {error}")))?;
+        let active_since = ask.active_minutes.map(|minutes| self.minutes_ago(minutes)).transpose()?;
+        let limit = ask.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+        let message_limit = ask.message_limit.unwrap_or(0).clamp(0, MESSAGE_LIMIT_MAX).unsigned_abs();
+
+        let outlook = self.outlook(caller).await?;
+        let store = self.store()?;
+        let reach = Reach { circle: self.circle(&outlook).await?, kinds, active_since };
+        let listed = store.list_within(&reach, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+        let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
+        let mirrors = if caller.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
+        let render = Render { store: &*store, outlook: &outlook, message_limit, mirrors };
+        let mut sessions = Vec::with_capacity(listed.len());
+        for session in &listed {
+            sessions.push(render.row(session).await?);
+        }
+        Ok(Rows {
+            count: sessions.len(),
+            total: counted.min(TOTAL_MAX),
+            total_is_minimum: counted > TOTAL_MAX,
+            sessions,
+        })
     }
+
+    fn minutes_ago(&self, minutes: f64) -> Result<Timestamp> {
+        if minutes.is_nan() || minutes <= 0.0 {
+            return Err(Error::Invalid(format!("activeMinutes must be greater than 0, not {minutes}")));
+        }
+        // The cast saturates: as long ago as anybody likes.
+        let millis = (minutes * 60_000.0) as i64;
+        Ok(Timestamp::from_millis_clamped(self.now().as_millis().saturating_sub(millis)))
+    }
+}
+
+/// What it takes to make rows for one caller.
+struct Render<'a> {
+    store: &'a dyn Store,
+    outlook: &'a Outlook,
+    message_limit: u64,
+    /// Where transcripts are as files; a sandboxed caller is not told.
+    mirrors: Option<PathBuf>,
+}
+
+impl Render<'_> {
+    async fn row(&self, session: &Session) -> Result<Row> {
+        let configured = &self.outlook.configured;
+        let facts = &session.facts;
+        let runs = self.store.runs(Some(&session.id), LOOKED_AT_FOR_STATUS).await?;
+        let (model, context_tokens) = self.model(session).await?;
+        let delivery = facts.delivery.as_ref();
+        let messages = match self.message_limit {
+            0 => None,
+            limit => {
+                let newest = Newest {
+                    limit,
+                    tools: Tools::Hidden,
+                    redaction: Redaction::Masked,
+                    size_bytes_max: MESSAGES_BYTES_MAX,
+                };
+                Some(newest.read(self.store, session).await?.messages)
+            }
+        };
+        Ok(Row {
+            key: configured.shown(&session.key),
+            kind: session.key.kind().to_string(),
+            channel: session.channel().to_string(),
+            display_name: facts.display_name.as_deref().map(plain),
+            updated_at: session.updated_at.as_millis(),
+            session_id: session.id.to_string(),
+            model,
+            context_tokens,
+            total_tokens: Some(session.spent.tokens).filter(|tokens| *tokens > 0),
+            total_cost: session.spent.cost,
+            thinking_level: facts.thinking.map(ThinkingLevel::as_str).map(str::to_owned),
+            // Nothing here is verbose in levels.
+            verbose_level: None,
+            system_sent: (facts.runner == Runner::Here)
+                .then(|| runs.iter().any(|run| run.started_at.is_some())),
+            aborted_last_run: aborted_last_run(&runs),
+            send_policy: facts.send_policy.map(Sending::as_str).map(str::to_owned),
+            last_channel: delivery.map(|address| address.channel.to_string()),
+            last_to: delivery.and_then(|address| address.to.clone()),
+            delivery_context: delivery.map(|address| DeliveryContext {
+                channel: address.channel.to_string(),
+                to: address.to.clone(),
+                account_id: address.account_id.clone(),
+            }),
+            transcript_path: self.transcript_path(session),
+            agent_id: Some(session.key.agent().unwrap_or_else(|| session.agent.clone()).to_string()),
+            title: Some(plain(&session.title)).filter(|title| !title.is_empty()),
+            spawned_by: session.parent.as_ref().map(|parent| configured.shown(parent)),
+            label: facts.label.as_deref().map(plain),
+            status: Some(status(session, &runs).to_owned()),
+            created_at: session.created_at.as_millis(),
+            messages,
+        })
+    }
+
+    /// Returns the model that spoke last and how many tokens it took in; else the one that would speak.
+    async fn model(&self, session: &Session) -> Result<(Option<String>, Option<u64>)> {
+        let page = self.store.messages(&session.id, Span::Last, LOOKED_AT_FOR_MODEL).await?;
+        for message in page.messages.iter().rev() {
+            let body = message.parse()?;
+            if body.role == Role::Assistant && body.model.is_some() {
+                let taken_in = body.usage.map(|usage| {
+                    usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write)
+                });
+                return Ok((body.model, taken_in));
+            }
+        }
+        let configured = || {
+            let team = self.outlook.configured.team.as_ref()?;
+            Some(team.agent(&session.agent)?.model.clone())
+        };
+        let is_ours = session.facts.runner == Runner::Here;
+        Ok((session.facts.model.clone().or_else(|| configured().filter(|_| is_ours)), None))
+    }
+
+    fn transcript_path(&self, session: &Session) -> Option<String> {
+        let path = self.mirrors.as_ref()?.join(format!("{}.jsonl", session.id));
+        path.is_file().then(|| path.to_string_lossy().into_owned())
+    }
+}
+
+/// Tells whether the last run that ended was stopped before its own end; `None` when none has.
+fn aborted_last_run(runs: &[Run]) -> Option<bool> {
+    let last = runs.iter().find(|run| run.state.has_ended())?;
+    Some(match last.state {
+        RunState::Aborted | RunState::TimedOut => true,
+        RunState::Cancelled => last.started_at.is_some(),
+        RunState::Queued | RunState::Running | RunState::Done | RunState::Failed => false,
+    })
+}
+
+fn status(session: &Session, runs: &[Run]) -> &'static str {
+    let is_open = |state: RunState| runs.iter().any(|run| run.state == state);
+    match session.facts.runner {
+        Runner::Host if is_open(RunState::Queued) || is_open(RunState::Running) => "waiting",
+        Runner::Here if is_open(RunState::Running) => "running",
+        Runner::Here if is_open(RunState::Queued) => "queued",
+        Runner::Host | Runner::Here => "idle",
+    }
+}
+
+/// Masks what people and agents call things: secrets get in there too.
+fn plain(text: &str) -> String {
+    masked(text, Redaction::Masked).0
 }

@@ -5,12 +5,30 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
-    RunId,
-    run::{Delivery, Run},
-    session::{Sending, Session},
+    MessageId, RunId,
+    exchange::words,
+    message::{Body, Provenance, Role},
+    policy::{Standing, Verb},
+    rules::MESSAGE_BYTES_MAX,
+    run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
+    session::{NewSession, Runner, Sending, Session},
+};
+use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey, SessionPatch, Store};
+use tokio::time::Instant;
+
+use crate::{
+    App, Caller, Error, Redaction, Result, context::masked, plans::KEY_SIZE_BYTES_MAX, reach::Outlook,
+    sessions::may_manage, transfer::fnv1a,
 };
 
-use crate::{App, Caller, Result};
+/// How many messages of an inbox are handed over when nobody says, and at most.
+const INBOX_LEN: i64 = 50;
+const INBOX_LEN_MAX: i64 = 200;
+/// How long a waiting caller looks away at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Clients that give up on a call after a few seconds, and how long they wait when they do not say.
+const IMPATIENT_CLIENT: &str = "opencode";
+const IMPATIENT_WAIT_SECONDS: u64 = 4;
 
 /// How long a sender waits for a reply when it does not say.
 pub const WAIT_SECONDS: u64 = 30;
@@ -71,37 +89,366 @@ pub struct Replied {
 
 impl App {
     /// Sends a message into another session, and waits for its reply as long as is asked for.
-    pub async fn send(&self, _caller: &Caller, _ask: SendMessage) -> Result<SendAnswer> {
-        todo!()
+    pub async fn send(&self, caller: &Caller, ask: SendMessage) -> Result<SendAnswer> {
+        check_message(&ask.message)?;
+        let seconds = ask.timeout_seconds.unwrap_or_else(|| patience(caller));
+        if seconds > WAIT_SECONDS_MAX {
+            let text = format!("timeoutSeconds must be a whole number from 0 to {WAIT_SECONDS_MAX}");
+            return Err(Error::Invalid(text));
+        }
+        let outlook = self.outlook(caller).await?;
+        let target = self.target(&outlook, &ask.to).await?;
+        let session_key = outlook.configured.shown(&target.key);
+        let run = self.new_send(caller, &outlook, target, &ask, seconds > 0)?;
+        let store = self.store()?;
+        let run = store.queue_run(run).await.map_err(refused)?;
+        let run = match seconds {
+            0 => return Ok(answer(&run, session_key, Some("accepted"), None)),
+            _ => {
+                let until = Instant::now() + Duration::from_secs(seconds);
+                self.watch(&*store, &run.id, Some(until), caller).await?
+            }
+        };
+        // What was committed in the very last moment is the answer; otherwise the reply will have to
+        // find its way to the sender.
+        let run = if run.state.has_ended() { run } else { store.stop_waiting(&run.id).await? };
+        if run.state.has_ended() {
+            return Ok(answer(&run, session_key, None, None));
+        }
+        let late = format!("no reply within {seconds} s; the run continues, read it with sessions_history");
+        Ok(answer(&run, session_key, Some("timeout"), Some(late)))
     }
 
     /// Waits until a run has ended, at most `timeout`; returns it as it stands then.
-    pub async fn wait_for(&self, _caller: &Caller, _run: &RunId, _timeout: Option<Duration>) -> Result<Run> {
-        todo!()
+    ///
+    /// Anybody who reaches its session may wait, and who sent the message.
+    pub async fn wait_for(&self, caller: &Caller, run: &RunId, timeout: Option<Duration>) -> Result<Run> {
+        self.run_in_reach(caller, run, Verb::History).await?;
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut run = self.watch(&*self.store()?, run, until, caller).await?;
+        if caller.standing == Standing::Agent {
+            run.result = run.result.map(|text| plain(&text));
+            run.error = run.error.map(|text| plain(&text));
+        }
+        Ok(run)
     }
 
     /// Asks a run to stop.
-    pub async fn cancel(&self, _caller: &Caller, _run: &RunId) -> Result<Run> {
-        todo!()
+    pub async fn cancel(&self, caller: &Caller, run: &RunId) -> Result<Run> {
+        self.run_in_reach(caller, run, Verb::Send).await?;
+        Ok(self.store()?.cancel_run(run, self.now()).await?)
     }
 
     /// Returns what was sent to the calling session and is not answered yet.
-    pub async fn inbox(&self, _caller: &Caller, _limit: Option<i64>) -> Result<Inbox> {
-        todo!()
+    pub async fn inbox(&self, caller: &Caller, limit: Option<i64>) -> Result<Inbox> {
+        let limit = limit.unwrap_or(INBOX_LEN).clamp(1, INBOX_LEN_MAX);
+        let outlook = self.outlook(caller).await?;
+        let own = own_inbox(&outlook)?;
+        // What is sent to a session that runs here becomes a turn of it.
+        if own.facts.runner == Runner::Here {
+            return Ok(Inbox { messages: Vec::new() });
+        }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let items = self.store()?.open_inbox(&own.id, limit, self.now()).await?;
+        let messages = items.into_iter().map(|item| InboxMessage {
+            run_id: item.run.id.to_string(),
+            from: match &item.provenance {
+                Some(Provenance::InterSession { source_session_key, .. }) => {
+                    outlook.configured.shown(source_session_key)
+                }
+                Some(Provenance::ExternalUser) | None => "owner".to_owned(),
+                Some(Provenance::InternalSystem) => "system".to_owned(),
+            },
+            message: plain(&item.message),
+            received_at: item.run.queued_at.as_millis(),
+        });
+        Ok(Inbox { messages: messages.collect() })
     }
 
     /// Answers a message of the inbox, once.
-    pub async fn reply(&self, _caller: &Caller, _run: &str, _message: &str) -> Result<Replied> {
-        todo!()
+    pub async fn reply(&self, caller: &Caller, run: &str, message: &str) -> Result<Replied> {
+        check_message(message)?;
+        let outlook = self.outlook(caller).await?;
+        let own = own_inbox(&outlook)?;
+        let id: RunId = run.trim().parse().map_err(|InvalidRunId(given)| no_run(&given))?;
+        let store = self.store()?;
+        let found = store.run(&id).await?;
+        let is_own = |run: &Run| run.session == own.id && own.facts.runner == Runner::Host;
+        let found = found.filter(is_own).ok_or_else(|| no_run(id.as_str()))?;
+        if found.state.has_ended() {
+            return Err(answered(&found));
+        }
+        let at = self.now();
+        let mut body = Body::text(Role::Assistant, message, at);
+        body.agent_id = Some(own.agent.clone());
+        let reply = self.new_message(&id, body);
+        match store.reply_to(&id, &own.id, reply, at).await {
+            Ok(run) => Ok(Replied { run_id: run.id.to_string(), status: "ok", delivery: run.delivery() }),
+            // Somebody else was first, between our look and our reply.
+            Err(sess_store::Error::Conflict(reason)) => match store.run(&id).await? {
+                Some(run) if run.state.has_ended() => Err(answered(&run)),
+                _ => Err(sess_store::Error::Conflict(reason).into()),
+            },
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// `/send on|off|inherit`: the owner's own word about sending in a session.
     pub async fn set_send_policy(
         &self,
-        _caller: &Caller,
-        _session: &Session,
-        _policy: Option<Sending>,
+        caller: &Caller,
+        session: &Session,
+        policy: Option<Sending>,
     ) -> Result<Session> {
-        todo!()
+        may_manage(caller, "change whether messages are sent into a session")?;
+        let patch = SessionPatch::SendPolicy(policy);
+        Ok(self.store()?.patch_session(&session.id, patch, self.now()).await?)
     }
+
+    /// Finds the session that a message may go to now.
+    async fn target(&self, outlook: &Outlook, to: &str) -> Result<NewSession> {
+        let reached = self.reach_from(outlook, to, Verb::Send).await?;
+        if outlook.own.as_ref().is_some_and(|own| own.key == reached.key) {
+            return Err(Error::Invalid("sessions_send cannot target the calling session".to_owned()));
+        }
+        let store = self.store()?;
+        let shown = outlook.configured.shown(&reached.key);
+        // A message goes to an address, and so to the newest transcript behind it.
+        let newest = store.session_by_key(&reached.key).await?;
+        if let Some(archived) = newest.as_ref().filter(|session| session.archived_at.is_some()) {
+            return Err(Error::Invalid(format!(
+                "Session is archived: {shown}. The owner can bring it back with `sess unarchive {}`; until \
+                 then it can only be read.",
+                archived.id
+            )));
+        }
+        let target = newest.map_or_else(|| self.first_use(reached.key), NewSession::from);
+        let is_configured = || {
+            let team = outlook.configured.team.as_ref();
+            team.is_some_and(|team| team.agent(&target.agent).is_some())
+        };
+        if target.facts.runner == Runner::Here && !is_configured() && store.seat(&target.id).await?.is_none()
+        {
+            return Err(Error::Invalid(format!(
+                "nobody would answer: the agent \"{}\" of session {shown} is not configured, and nobody has \
+                 that session open",
+                target.agent
+            )));
+        }
+        let policy = &outlook.configured.rules.send_policy;
+        match policy.decide(target.facts.send_policy, &target.key, channel(&target)) {
+            Sending::Allow => Ok(target),
+            Sending::Deny => Err(Error::Denied("send blocked by session policy".to_owned())),
+        }
+    }
+
+    /// Writes the run that a message is in its target. Who sent it is ours to say.
+    fn new_send(
+        &self,
+        caller: &Caller,
+        outlook: &Outlook,
+        target: NewSession,
+        ask: &SendMessage,
+        is_awaited: bool,
+    ) -> Result<NewRun> {
+        let (at, rules) = (self.now(), &outlook.configured.rules);
+        let id = RunId::new(self.random());
+        let lineage = match &caller.run {
+            Some(run) => Lineage::below(run),
+            None => Lineage::first(&id),
+        };
+        if lineage.hops > rules.limits.hops {
+            return Err(Error::Denied(format!(
+                "sessions_send stops here: {} messages between agents led to this one, of at most {} \
+                 (session.agentToAgent.maxHops)",
+                lineage.hops - 1,
+                rules.limits.hops
+            )));
+        }
+        let mut body = Body::text(Role::User, ask.message.as_str(), at);
+        let (errand, from) = match &outlook.own {
+            Some(own) => {
+                let channel = channel(own);
+                body.provenance = Some(Provenance::InterSession {
+                    source_session_key: own.key.clone(),
+                    source_channel: Some(channel.to_string()),
+                    source_tool: Some("sessions_send".to_owned()),
+                });
+                let send = Send {
+                    requester: own.key.clone(),
+                    channel,
+                    request: ask.message.clone(),
+                    rounds_max: rules.rounds_max,
+                    is_awaited,
+                };
+                (Errand::Send(send), own.key.as_str())
+            }
+            None => {
+                body.provenance = Some(Provenance::ExternalUser);
+                (Errand::Message, "owner")
+            }
+        };
+        body.run_id = Some(id.to_string());
+        let fingerprint =
+            format!("send {from} {} {:032x} {}", target.key, fnv1a(ask.message.bytes()), ask.message.len());
+        let key = request_key(ask.idempotency_key.clone(), fingerprint)?;
+        let limits = &rules.limits;
+        Ok(NewRun {
+            agent: target.agent.clone(),
+            session: target,
+            at,
+            messages: vec![NewMessage { id: MessageId::new(at, self.random()), body }],
+            key,
+            errand,
+            lineage,
+            caps: vec![Cap::Queue { most: limits.queue }, Cap::Tree { most: limits.tree_runs }],
+            id,
+        })
+    }
+
+    /// Returns a run once it has ended, or as it stands `until` then or when the caller is gone.
+    async fn watch(
+        &self,
+        store: &dyn Store,
+        run: &RunId,
+        until: Option<Instant>,
+        caller: &Caller,
+    ) -> Result<Run> {
+        let mut changes = store.changes();
+        loop {
+            changes.mark_unchanged();
+            let now = store.run(run).await?.ok_or_else(|| no_run(run.as_str()))?;
+            let is_over = until.is_some_and(|until| Instant::now() >= until) || caller.gone.is_cancelled();
+            if now.state.has_ended() || is_over {
+                return Ok(now);
+            }
+            let next = Instant::now() + LOOK_AGAIN;
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = caller.gone.cancelled() => {}
+                () = tokio::time::sleep_until(until.map_or(next, |until| until.min(next))) => {
+                    // The node that executes it may have died, and nobody else may look.
+                    store.settle_lapsed_runs(&sess_store::boot_time()?, self.now()).await?;
+                }
+            }
+        }
+    }
+
+    /// Returns a run whose session the caller reaches, or whose message it sent.
+    async fn run_in_reach(&self, caller: &Caller, id: &RunId, verb: Verb) -> Result<Run> {
+        let run = if self.has_store() { self.store()?.run(id).await? } else { None };
+        let run = run.ok_or_else(|| no_run(id.as_str()))?;
+        if caller.standing == Standing::Owner {
+            return Ok(run);
+        }
+        let outlook = self.outlook(caller).await?;
+        let is_sender = match (&run.errand, &outlook.own) {
+            (Errand::Send(send), Some(own)) => send.requester == own.key,
+            (Errand::Spawn(spawn), Some(own)) => spawn.requester.as_ref() == Some(&own.key),
+            _ => false,
+        };
+        if is_sender {
+            return Ok(run);
+        }
+        // What is out of reach is answered for as what does not exist.
+        match self.reach_from(&outlook, run.session.as_str(), verb).await {
+            Ok(_) => Ok(run),
+            Err(Error::Denied(_) | Error::NotFound(_)) => Err(no_run(id.as_str())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn check_message(message: &str) -> Result<()> {
+    if message.trim().is_empty() {
+        return Err(Error::Invalid("message must not be blank".to_owned()));
+    }
+    if message.len() > MESSAGE_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "message is too large: {} bytes, of at most {MESSAGE_BYTES_MAX}",
+            message.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns how long a caller waits that does not say.
+fn patience(caller: &Caller) -> u64 {
+    let client = caller.client.as_deref().unwrap_or_default().to_ascii_lowercase();
+    if client.contains(IMPATIENT_CLIENT) { IMPATIENT_WAIT_SECONDS } else { WAIT_SECONDS }
+}
+
+fn request_key(key: Option<String>, fingerprint: String) -> Result<Option<RequestKey>> {
+    match key {
+        None => Ok(None),
+        Some(key) if key.is_empty() || key.len() > KEY_SIZE_BYTES_MAX => {
+            Err(Error::Invalid(format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes")))
+        }
+        Some(key) => Ok(Some(RequestKey { key, fingerprint })),
+    }
+}
+
+fn channel(own: &NewSession) -> sess_core::session::Channel {
+    own.key.channel(own.facts.delivery.as_ref().map(|address| address.channel))
+}
+
+/// Writes the answer about a run: `status` of one that goes on, else what came of it.
+fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: Option<String>) -> SendAnswer {
+    let mut answer = SendAnswer {
+        run_id: run.id.to_string(),
+        status: "ok",
+        reply: None,
+        error,
+        session_key,
+        delivery: Some(run.delivery()),
+    };
+    if let Some(status) = status {
+        return SendAnswer { status, ..answer };
+    }
+    let why = match run.state {
+        RunState::Done => {
+            // A word for the program is for nobody to read.
+            answer.reply = Some(plain(words(run).unwrap_or_default()));
+            return answer;
+        }
+        RunState::Cancelled => "the run was cancelled",
+        RunState::TimedOut => "the run took longer than it may",
+        RunState::Aborted => "the run was aborted: the process that executed it is gone",
+        RunState::Failed | RunState::Queued | RunState::Running => "the run failed",
+    };
+    let error = plain(run.error.as_deref().unwrap_or(why));
+    SendAnswer { status: "error", error: Some(error), delivery: None, ..answer }
+}
+
+/// A limit is a refusal that the sender sees.
+fn refused(error: sess_store::Error) -> Error {
+    match error {
+        sess_store::Error::Full(full @ Full::Tree { .. }) => {
+            Error::Denied(format!("sessions_send stops here: {full} (session.agentToAgent.maxRuns)"))
+        }
+        error => error.into(),
+    }
+}
+
+fn own_inbox(outlook: &Outlook) -> Result<&NewSession> {
+    outlook.own.as_ref().ok_or_else(|| {
+        Error::Invalid("an inbox belongs to a session, and nobody's session is calling".to_owned())
+    })
+}
+
+fn no_run(run: &str) -> Error {
+    Error::NotFound(format!("run \"{run}\" not found"))
+}
+
+fn answered(run: &Run) -> Error {
+    let text = match run.state {
+        RunState::Done => format!("run \"{}\" has its reply already: a message is answered once", run.id),
+        _ => format!("run \"{}\" is over ({}): nobody waits for a reply", run.id, run.state),
+    };
+    sess_store::Error::Conflict(text).into()
+}
+
+/// Masks what another session gets to read.
+fn plain(text: &str) -> String {
+    masked(text, Redaction::Masked).0
 }

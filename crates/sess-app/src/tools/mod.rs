@@ -4,10 +4,17 @@
 //! description for the model, typed arguments and a typed answer; the schemas
 //! come from the types.
 
+mod agents_list;
 mod exit_plan_mode;
 mod list_sessions;
 mod read_session;
 mod read_session_plan;
+mod sessions_history;
+mod sessions_inbox;
+mod sessions_list;
+mod sessions_reply;
+mod sessions_send;
+mod sessions_spawn;
 mod write_session_plan;
 
 use std::{fmt, str::FromStr};
@@ -18,9 +25,9 @@ use serde::{
     Deserialize as _, Deserializer, Serialize,
     de::{DeserializeOwned, Error as _},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
-use crate::{App, Caller, Error, Result};
+use crate::{App, Caller, Error, Kind, Result};
 
 /// A named group of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +82,8 @@ impl Annotations {
     const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
     /// Changes our own data only, and twice is the same as once.
     const RECORDS: Self = Self { read_only: false, destructive: false, idempotent: true, open_world: false };
+    /// Makes something new each time.
+    const ACTS: Self = Self { read_only: false, destructive: false, idempotent: false, open_world: false };
 }
 
 /// What is told about a tool.
@@ -135,6 +144,13 @@ macro_rules! for_each_tool {
         $do!(exit_plan_mode::ExitPlanMode);
         $do!(list_sessions::ListSessionsTool);
         $do!(read_session::ReadSessionTool);
+        $do!(sessions_list::SessionsList);
+        $do!(sessions_history::SessionsHistory);
+        $do!(sessions_send::SessionsSend);
+        $do!(sessions_spawn::SessionsSpawn);
+        $do!(agents_list::AgentsList);
+        $do!(sessions_inbox::SessionsInbox);
+        $do!(sessions_reply::SessionsReply);
     };
 }
 
@@ -170,12 +186,36 @@ async fn run<T: Tool>(app: &App, caller: &Caller, call: ToolCall) -> ToolAnswer 
         Ok(args) => T::call(app, caller, args, call.idempotency_key).await,
         Err(error) => Err(error),
     };
-    match outcome {
+    let answer = match outcome {
         Ok((text, output)) => {
             let structured = serde_json::to_value(output).expect("an answer has string keys only");
             ToolAnswer { text, structured: Some(structured), is_error: false }
         }
+        Err(error) if T::TOOLSET == Toolset::Sessions => {
+            let refusal = json!({ "status": status(&error), "error": error.to_string() });
+            ToolAnswer { text: String::new(), structured: Some(refusal), is_error: true }
+        }
         Err(error) => ToolAnswer { text: error.to_string(), structured: None, is_error: true },
+    };
+    if T::TOOLSET == Toolset::Sessions { same_as_text(answer) } else { answer }
+}
+
+/// Returns the answer with its data as its text; one that tells of a failure is an error.
+fn same_as_text(answer: ToolAnswer) -> ToolAnswer {
+    let structured = answer.structured.unwrap_or_default();
+    let has_failed = structured.get("status").and_then(Value::as_str) == Some("error");
+    ToolAnswer {
+        text: structured.to_string(),
+        is_error: answer.is_error || has_failed,
+        structured: Some(structured),
+    }
+}
+
+/// Returns what the session tools call a refusal: by policy, or for what was asked.
+fn status(error: &Error) -> &'static str {
+    match error.kind() {
+        Kind::Denied => "forbidden",
+        Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unavailable | Kind::Damaged => "error",
     }
 }
 
@@ -219,7 +259,10 @@ fn info<T: Tool>() -> ToolInfo {
         description: T::DESCRIPTION,
         toolset: T::TOOLSET,
         input_schema: schema::<T::Args>(),
-        output_schema: schema::<T::Output>(),
+        output_schema: match T::TOOLSET {
+            Toolset::Sessions => with_refusals(schema::<T::Output>()),
+            Toolset::SessionPlan | Toolset::SessionContext => schema::<T::Output>(),
+        },
         annotations: T::ANNOTATIONS,
     }
 }
@@ -234,6 +277,21 @@ fn schema<T: JsonSchema>() -> Map<String, Value> {
     forget_null_defaults(&mut schema);
     // A tool without arguments has no properties, and clients want to see that.
     schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema
+}
+
+/// Refusals are data too, and some clients hold them against the schema.
+fn with_refusals(mut schema: Map<String, Value>) -> Map<String, Value> {
+    schema.remove("required");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, means) in [
+            ("status", "`forbidden` for a refusal by policy, `error` for a bad request or a failure"),
+            ("error", "Why it was refused or did not work."),
+        ] {
+            let described = json!({ "type": "string", "description": means });
+            properties.entry(name).or_insert(described);
+        }
+    }
     schema
 }
 

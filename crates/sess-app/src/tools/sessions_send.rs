@@ -1,0 +1,60 @@
+//! `sessions_send`: a message into another session.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Annotations, Tool, Toolset};
+use crate::{App, Caller, Error, Result, SendAnswer, SendMessage, WAIT_SECONDS_MAX};
+
+pub(super) struct SessionsSend;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Args {
+    /// A key or sessionId from sessions_list (or its first 8 or more characters); "main" is your agent's main
+    /// session.
+    #[schemars(with = "String", required)] // and not `default`, which would make it optional
+    session_key: Option<String>,
+    /// What to say, at most 256 KiB.
+    #[schemars(with = "String", required)]
+    message: Option<String>,
+    /// How many seconds to wait for the reply, 0 to 600; 0 returns at once, 30 when not given.
+    #[serde(default, deserialize_with = "super::whole_number")]
+    timeout_seconds: Option<i64>,
+}
+
+#[async_trait]
+impl Tool for SessionsSend {
+    const NAME: &'static str = "sessions_send";
+    const TITLE: &'static str = "Send to Session";
+    const DESCRIPTION: &'static str = "Send a message into another session and wait for its reply. The message is queued durably: after a \
+         timeout the run goes on, and its late reply still reaches you. The other session is told that the \
+         message is yours and not a person's.";
+    const TOOLSET: Toolset = Toolset::Sessions;
+    const ANNOTATIONS: Annotations = Annotations::ACTS;
+    type Args = Args;
+    type Output = SendAnswer;
+
+    async fn call(
+        app: &App,
+        caller: &Caller,
+        args: Args,
+        idempotency_key: Option<String>,
+    ) -> Result<(String, SendAnswer)> {
+        let in_range = |seconds: i64| {
+            u64::try_from(seconds).ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX).ok_or_else(|| {
+                Error::Invalid(format!(
+                    "timeoutSeconds must be a whole number from 0 to {WAIT_SECONDS_MAX}, not {seconds}"
+                ))
+            })
+        };
+        let ask = SendMessage {
+            to: args.session_key.unwrap_or_default(),
+            message: args.message.unwrap_or_default(),
+            timeout_seconds: args.timeout_seconds.map(in_range).transpose()?,
+            idempotency_key,
+        };
+        Ok((String::new(), app.send(caller, ask).await?))
+    }
+}
