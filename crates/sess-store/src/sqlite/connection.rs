@@ -173,6 +173,9 @@ pub(super) fn connect(path: &Path, access: Access) -> Result<Connection> {
         Ok(())
     };
     set_up().map_err(|error: rusqlite::Error| sqlite(&error))?;
+    if access == Access::Read {
+        schema::stand_in(&connection).map_err(|error| sqlite(&error))?;
+    }
     Ok(connection)
 }
 

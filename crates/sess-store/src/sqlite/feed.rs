@@ -52,7 +52,17 @@ pub(super) fn head(reader: &Connection) -> rusqlite::Result<Position> {
 
 /// Writes an event in the transaction that makes it true.
 pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -> JobResult<()> {
-    let (kind, at, data) = match what {
+    record_with(tx, session, what, &[])
+}
+
+/// Writes an event with further fields, which only the store itself reads.
+pub(super) fn record_with(
+    tx: &mut Transaction<'_>,
+    session: i64,
+    what: &Happening,
+    further: &[(&str, Value)],
+) -> JobResult<()> {
+    let (kind, at, mut data) = match what {
         Happening::SessionCreated { at, key } => ("session_created", at, json!({ "key": key })),
         Happening::SessionChanged { at, change } => ("session_changed", at, json!({ "change": change })),
         Happening::PlanUpdated { at, revision, path, agent, content: _ } => {
@@ -73,6 +83,9 @@ pub(super) fn record(tx: &mut Transaction<'_>, session: i64, what: &Happening) -
             unreachable!("messages are their own record, and damage is never written")
         }
     };
+    for (field, value) in further {
+        data[*field] = value.clone();
+    }
     let data = data.to_string();
     let position = tx.take_position();
     tx.connection()
@@ -194,6 +207,12 @@ fn happening(reader: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Happ
             agent: text("agent")?.parse().ok()?,
             state: text("state")?.parse().ok()?,
             error: text("error"),
+        }),
+        "session_deleted" => Some(Happening::SessionDeleted {
+            at,
+            key: text("key")?.parse().ok()?,
+            by: text("by")?,
+            messages: data["messages"].as_u64()?,
         }),
         _ => None,
     })();

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::{
     connection::{self, Access},
-    derived, feed, messages, plans, readers, runs, schema, sessions,
+    derived, feed, messages, outbox, plans, readers, run_rows, schema, sessions,
     writer::leave_untouched,
 };
 use crate::{Error, Result};
@@ -85,11 +85,8 @@ pub fn health(dir: &Path) -> Result<Health> {
     let sessions = checks("sessions", check_sessions(&reader, &mut damage));
     let messages = checks("messages", check_messages(&reader, &mut damage));
     checks("plans", check_plans(&reader, &mut damage));
-    // Reading does not migrate: an older store has none.
-    let runs = match health.schema {
-        schema::WITH_RUNS.. => checks("runs", check_runs(&reader, &mut damage)),
-        _ => 0,
-    };
+    let runs = checks("runs", check_runs(&reader, &mut damage));
+    checks("posts", check_posts(&reader, &mut damage));
     checks("events", check_events(&reader, &mut damage));
     health.damage.extend(damage);
     if health.damage.len() > DAMAGE_LEN_MAX {
@@ -119,7 +116,9 @@ fn check_sessions(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Re
     let mut rows = statement.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        count += 1;
+        // Of a deleted one, nothing but its row is there.
+        let is_deleted = row.get::<_, Option<i64>>(sessions::DELETED_AT).is_ok_and(|at| at.is_some());
+        count += u64::from(!is_deleted);
         let (n, session) = sessions::from_row(row)?;
         let session = match session {
             Ok(session) => session,
@@ -173,12 +172,23 @@ fn check_plans(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Resul
 }
 
 fn check_runs(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
-    let mut statement = reader.prepare(&format!("SELECT {} FROM runs ORDER BY n", runs::COLUMNS))?;
+    let mut statement = reader.prepare(&format!("SELECT {} FROM runs ORDER BY n", run_rows::COLUMNS))?;
     let mut rows = statement.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
         count += 1;
-        damage.extend(runs::from_row_at(row, 0, runs::any_session())?.err());
+        damage.extend(run_rows::from_row_at(row, 0, run_rows::any_session())?.err());
+    }
+    Ok(count)
+}
+
+fn check_posts(reader: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<u64> {
+    let mut statement = reader.prepare(&format!("SELECT {} FROM outbox ORDER BY n", outbox::COLUMNS))?;
+    let mut rows = statement.query([])?;
+    let mut count = 0;
+    while let Some(row) = rows.next()? {
+        count += 1;
+        damage.extend(outbox::from_row_at(row, 0, run_rows::any_session())?.err());
     }
     Ok(count)
 }

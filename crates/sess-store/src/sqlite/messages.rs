@@ -140,7 +140,7 @@ pub(super) fn append(
         .connection()
         .prepare_cached(
             "UPDATE sessions SET last_seq = last_seq + ?2, num_messages = num_messages + ?3, updated_at = ?4 \
-             WHERE id = ?1 RETURNING n, last_seq",
+             WHERE id = ?1 AND deleted_at IS NULL RETURNING n, last_seq",
         )?
         .query_row(
             params![
@@ -244,7 +244,7 @@ pub(super) struct Place {
 
 pub(super) fn place_of(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<Place>> {
     connection
-        .prepare_cached("SELECT n, last_seq FROM sessions WHERE id = ?1")?
+        .prepare_cached("SELECT n, last_seq FROM sessions WHERE id = ?1 AND deleted_at IS NULL")?
         .query_row([session.as_str()], |row| {
             Ok(Place { n: row.get(0)?, last_seq: row.get::<_, i64>(1)?.unsigned_abs() })
         })

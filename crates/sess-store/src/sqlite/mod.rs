@@ -5,16 +5,21 @@
 //! and the mirror — lives apart ([`derived`]), where it cannot hurt them.
 
 mod connection;
+mod deletion;
 mod derived;
 mod feed;
+mod follow_ups;
 mod health;
+mod inbox;
 mod messages;
 mod mirror;
 mod notice;
 mod outbox;
 mod pages;
 mod plans;
+mod reach;
 mod readers;
+mod run_rows;
 mod runs;
 mod salvage;
 mod schema;
@@ -61,6 +66,8 @@ impl Sqlite {
         if version < schema::VERSION && !error::is_on_read_only_disk(&path) {
             let mut connection = connection::connect(&path, connection::Access::Write)?;
             schema::migrate(&mut connection, &path)?;
+            // They were opened to read an older store.
+            readers.close_idle();
         }
         let committed = Arc::new(watch::Sender::new(0));
         let derived = derived::Derived::start(dir, Arc::clone(&readers))?;

@@ -30,6 +30,7 @@ CREATE TEMP VIEW plans AS SELECT * FROM main.plans NOT INDEXED;
 CREATE TEMP VIEW plan_revisions AS SELECT * FROM main.plan_revisions NOT INDEXED;
 CREATE TEMP VIEW runs AS SELECT * FROM main.runs NOT INDEXED;
 CREATE TEMP VIEW events AS SELECT * FROM main.events NOT INDEXED;
+CREATE TEMP VIEW outbox AS SELECT * FROM main.outbox NOT INDEXED;
 ";
 
 pub(super) struct Readers {

@@ -5,80 +5,39 @@
 //! and nodes that wait ask again when they are woken.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use sess_core::{
-    AgentId, MessageId, RunId, SessionId, Timestamp,
-    message::{Body, Usage},
-    run::{BootTime, Outcome, Run, RunState},
+    AgentId, RunId, SessionId, SessionKey, Timestamp,
+    message::Usage,
+    run::{BootTime, Errand, Outcome, Run, RunState},
+    session::Spent,
 };
 
 use super::{
-    Sqlite, crc, feed,
+    Sqlite, feed, follow_ups, inbox,
     messages::{self, Encoded},
-    sessions,
+    run_rows::{
+        BELOW, NEWEST, NEWEST_IN, RUNNING, RUNNING_IN, Stored, UNSETTLED, WAITING_IN, by_id, errand_text,
+        first_readable, insert, read_request, readable, request_text, require, update, whole,
+    },
+    seats, sessions,
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, Error, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed, Runs, Step,
+    Appended, Cap, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed, Runs,
+    Step,
 };
-
-pub(super) const COLUMNS: &str = "n, session, id, agent, state, queued_at, started_at, ended_at, lease_token, \
-     lease_boot, lease_until, cancelled, result, error, usage, request, crc";
-
-/// [`COLUMNS`], and the id of the session behind them.
-const WITH_SESSION: &str = "SELECT r.n, r.session, r.id, r.agent, r.state, r.queued_at, r.started_at, r.ended_at, \
-     r.lease_token, r.lease_boot, r.lease_until, r.cancelled, r.result, r.error, r.usage, r.request, r.crc, s.id \
-     FROM runs r JOIN sessions s ON s.n = r.session";
-
-// States stand in the text, letter for letter as in the partial indexes.
-const QUEUED_IN: &str = "WHERE r.session = ?1 AND r.state = 'queued' ORDER BY r.n";
-const RUNNING_IN: &str = "WHERE r.session = ?1 AND r.state = 'running' ORDER BY r.n";
-/// The sign keeps SQLite from reading the whole table for the sake of its order.
-const RUNNING: &str = "WHERE r.state = 'running' ORDER BY +r.n";
-const NEWEST: &str = "ORDER BY r.n DESC LIMIT ?1";
-const NEWEST_IN: &str = "WHERE r.session = ?1 ORDER BY r.n DESC LIMIT ?2";
-const BY_ID: &str = "WHERE r.id = ?1";
 
 /// Why a run that nobody answers for has ended.
 const ABORTED: &str = "its node died or stopped answering";
 
+/// How often a run that never began is queued again.
+const ATTEMPTS_MAX: u32 = 3;
+
 #[async_trait]
 impl Runs for Sqlite {
     async fn queue_run(&self, run: NewRun) -> Result<Run> {
-        let NewRun { id, session, agent, at, messages, key, errand, lineage, caps: _ } = run;
-        let request = request_text(messages);
-        self.writer
-            .write(move |tx| {
-                if let Some(key) = &key
-                    && let Some(answer) = messages::known_answer(tx, key)?
-                {
-                    return first_run(tx, &answer);
-                }
-                let (n, _) = sessions::ensure(tx, &session, false)?;
-                let run = Run {
-                    id,
-                    session: session.id,
-                    agent,
-                    state: RunState::Queued,
-                    queued_at: at,
-                    started_at: None,
-                    ended_at: None,
-                    result: None,
-                    error: None,
-                    usage: Usage::default(),
-                    is_cancelled: false,
-                    errand,
-                    lineage,
-                    handed_over_at: None,
-                };
-                insert(tx, n, &run, &request)?;
-                tell(tx, n, &run, at)?;
-                if let Some(key) = &key {
-                    messages::remember(tx, key, run.id.as_str())?;
-                }
-                Ok(run)
-            })
-            .await
+        self.writer.write(move |tx| queue(tx, run)).await
     }
 
     async fn lease_run(
@@ -88,25 +47,59 @@ impl Runs for Sqlite {
         lease: Lease,
         at: Timestamp,
     ) -> Result<Option<Run>> {
-        let is_due = self.readers.query(|reader| Ok(due(reader, session, agents)?.is_some()))?;
+        let now = crate::boot_time()?;
+        let is_due =
+            self.readers.query(|reader| Ok(due(reader, session, agents, &lease.node, &now)?.is_some()))?;
         if !is_due {
             return Ok(None);
         }
         let (session, agents) = (session.clone(), agents.to_vec());
         self.writer
             .write(move |tx| {
-                let Some(mut row) = due(tx.connection(), &session, &agents)? else { return Ok(None) };
+                let found = due(tx.connection(), &session, &agents, &lease.node, &now)?;
+                let Some(mut row) = found else { return Ok(None) };
                 row.run.state = RunState::Running;
                 row.run.started_at = Some(at);
                 row.lease = Some(lease);
                 // Only now: before, they would stand in the middle of the run ahead of it.
-                let request = read_request(&std::mem::take(&mut row.request))?;
-                if !request.is_empty() {
-                    messages::append(tx, &session, &request)?;
-                }
+                let request = std::mem::take(&mut row.request);
+                append_request(tx, &session, &request)?;
                 update(tx, &row)?;
                 tell(tx, row.session, &row.run, at)?;
                 Ok(Some(row.run))
+            })
+            .await
+    }
+
+    async fn due_sessions(
+        &self,
+        agents: &[AgentId],
+        node: &str,
+        root: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>> {
+        let now = crate::boot_time()?;
+        self.readers.query(|reader| {
+            let mut found = Vec::new();
+            for id in waiting_sessions(reader, agents, root)? {
+                if found.len() == limit {
+                    break;
+                }
+                if due(reader, &id, agents, node, &now)?.is_some() {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    async fn begin_run(&self, run: &RunId, lease: &Lease) -> Result<()> {
+        let (run, lease) = (run.clone(), lease.clone());
+        self.writer
+            .write(move |tx| {
+                let row = held(tx, &run, &lease)?;
+                begin(tx, row)?;
+                Ok(())
             })
             .await
     }
@@ -129,7 +122,8 @@ impl Runs for Sqlite {
         self.writer
             .write(move |tx| {
                 let row = held(tx, &run, &lease)?;
-                messages::append(tx, &row.run.session, &messages)
+                let session = begin(tx, row)?;
+                messages::append(tx, &session, &messages)
             })
             .await
     }
@@ -181,12 +175,7 @@ impl Runs for Sqlite {
         self.writer
             .write(move |tx| {
                 let rows = lapsed(tx.connection(), &now)?;
-                rows.into_iter()
-                    .map(|mut row| {
-                        row.run.error = Some(ABORTED.to_owned());
-                        end(tx, row, RunState::Aborted, at)
-                    })
-                    .collect()
+                rows.into_iter().map(|row| settle_lapsed(tx, row, at)).collect()
             })
             .await
     }
@@ -226,53 +215,64 @@ impl Runs for Sqlite {
         Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
-    async fn due_sessions(
-        &self,
-        _agents: &[AgentId],
-        _node: &str,
-        _root: Option<&RunId>,
-        _limit: usize,
-    ) -> Result<Vec<SessionId>> {
-        todo!()
+    async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>> {
+        let rows = self.readers.query(|reader| {
+            // The root itself has none: it came before all others.
+            let first = by_id(reader, root)?.and_then(std::result::Result::ok);
+            let rest = messages::signed(limit.saturating_sub(usize::from(first.is_some())) as u64);
+            let below = readable(reader, BELOW, params![root.as_str(), rest])?;
+            Ok(first.into_iter().chain(below).take(limit).collect::<Vec<_>>())
+        })?;
+        Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
-    async fn begin_run(&self, _run: &RunId, _lease: &Lease) -> Result<()> {
-        todo!()
+    async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>> {
+        let limit = messages::signed(limit as u64);
+        let rows = self.readers.query(|reader| readable(reader, UNSETTLED, params![limit]))?;
+        Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
-    async fn runs_below(&self, _root: &RunId, _limit: usize) -> Result<Vec<Run>> {
-        todo!()
+    async fn settle_run(&self, run: &RunId, steps: Vec<Step>, at: Timestamp) -> Result<bool> {
+        let run = run.clone();
+        self.writer.write(move |tx| follow_ups::settle(tx, &run, steps, at)).await
     }
 
-    async fn unsettled_runs(&self, _limit: usize) -> Result<Vec<Run>> {
-        todo!()
+    async fn stop_waiting(&self, run: &RunId) -> Result<Run> {
+        let run = run.clone();
+        self.writer
+            .write(move |tx| {
+                let mut row = require(tx.connection(), &run)?;
+                if let Errand::Send(send) = &mut row.run.errand
+                    && send.is_awaited
+                    && !row.run.state.has_ended()
+                {
+                    send.is_awaited = false;
+                    row.errand = errand_text(&row.run.errand);
+                    update(tx, &row)?;
+                }
+                Ok(row.run)
+            })
+            .await
     }
 
-    async fn settle_run(&self, _run: &RunId, _steps: Vec<Step>, _at: Timestamp) -> Result<bool> {
-        todo!()
-    }
-
-    async fn stop_waiting(&self, _run: &RunId) -> Result<Run> {
-        todo!()
-    }
-
-    async fn open_inbox(
-        &self,
-        _session: &SessionId,
-        _limit: usize,
-        _at: Timestamp,
-    ) -> Result<Vec<InboxItem>> {
-        todo!()
+    async fn open_inbox(&self, session: &SessionId, limit: usize, at: Timestamp) -> Result<Vec<InboxItem>> {
+        let (known, is_new) = self.readers.query(|reader| inbox::waiting(reader, session, limit))?;
+        if !is_new {
+            return known.into_iter().map(inbox::item).collect();
+        }
+        let session = session.clone();
+        self.writer.write(move |tx| inbox::hand_over(tx, &session, limit, at)).await
     }
 
     async fn reply_to(
         &self,
-        _run: &RunId,
-        _session: &SessionId,
-        _reply: NewMessage,
-        _at: Timestamp,
+        run: &RunId,
+        session: &SessionId,
+        reply: NewMessage,
+        at: Timestamp,
     ) -> Result<Run> {
-        todo!()
+        let (run, session) = (run.clone(), session.clone());
+        self.writer.write(move |tx| inbox::reply(tx, &run, &session, reply, at)).await
     }
 
     async fn running_until(&self, session: &SessionId) -> Result<Option<BootTime>> {
@@ -284,20 +284,43 @@ impl Runs for Sqlite {
     }
 }
 
-/// A run with what only the store knows of it.
-pub(super) struct Stored {
-    pub(super) n: i64,
-    /// The session's row.
-    pub(super) session: i64,
-    pub(super) run: Run,
-    /// Who executes it; `None` unless it is running.
-    pub(super) lease: Option<Lease>,
-    /// What it begins with, one message a line; nothing once that is in the transcript.
-    pub(super) request: String,
+/// Queues a run, unless the same request did before.
+pub(super) fn queue(tx: &mut Transaction<'_>, new: NewRun) -> JobResult<Run> {
+    let NewRun { id, session, agent, at, messages, key, errand, lineage, caps } = new;
+    if let Some(key) = &key
+        && let Some(answer) = messages::known_answer(tx, key)?
+    {
+        return first_run(tx, &answer);
+    }
+    for cap in caps {
+        check_cap(tx.connection(), &cap, &session.id, &id, &lineage.root)?;
+    }
+    let (n, _) = sessions::ensure(tx, &session, false)?;
+    let is_in_inbox = sessions::has_inbox(tx, n)?;
+    let run = Run {
+        id,
+        session: session.id,
+        agent,
+        state: RunState::Queued,
+        queued_at: at,
+        started_at: None,
+        ended_at: None,
+        result: None,
+        error: None,
+        usage: Usage::default(),
+        is_cancelled: false,
+        errand,
+        lineage,
+        handed_over_at: None,
+    };
+    let row = Stored::new(n, run, request_text(messages), is_in_inbox);
+    insert(tx, &row)?;
+    tell(tx, n, &row.run, at)?;
+    if let Some(key) = &key {
+        messages::remember(tx, key, row.run.id.as_str())?;
+    }
+    Ok(row.run)
 }
-
-/// A run, or why its row cannot be trusted.
-pub(super) type Readable = std::result::Result<Stored, String>;
 
 /// Returns the run that a request was answered with before, as it stands now.
 fn first_run(tx: &Transaction<'_>, answer: &str) -> JobResult<Run> {
@@ -307,14 +330,105 @@ fn first_run(tx: &Transaction<'_>, answer: &str) -> JobResult<Run> {
     Ok(whole(row, &id)?.run)
 }
 
-/// Returns the run that `session` should execute next, when that may begin now.
-fn due(connection: &Connection, session: &SessionId, agents: &[AgentId]) -> rusqlite::Result<Option<Stored>> {
+const WAITING_COUNT: &str = "SELECT (SELECT count(*) FROM runs r WHERE r.session = ?1 AND r.state = 'queued' \
+     AND r.inbox = 0) + (SELECT count(*) FROM runs r WHERE r.session = ?1 AND r.state = 'queued' AND r.inbox = 1)";
+const IS_OPEN: &str = "(EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'running') \
+     OR EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'queued' AND r.inbox = 0) \
+     OR EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'queued' AND r.inbox = 1))";
+const LIVE_CHILDREN: &str = "SELECT count(*) FROM sessions s WHERE s.parent = ?1 AND s.id <> ?2 \
+     AND s.archived_at IS NULL AND s.deleted_at IS NULL AND";
+const BELOW_COUNT: &str = "SELECT count(*) FROM runs r WHERE r.root = ?1";
+
+fn check_cap(
+    connection: &Connection,
+    cap: &Cap,
+    session: &SessionId,
+    run: &RunId,
+    root: &RunId,
+) -> JobResult<()> {
+    let count = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<u32> {
+        connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))
+    };
+    let full = match cap {
+        Cap::Queue { most } => {
+            let waiting = match messages::number_of(connection, session)? {
+                Some(n) => count(WAITING_COUNT, params![n])?,
+                None => 0,
+            };
+            (waiting >= *most).then_some(Full::Queue { waiting, most: *most })
+        }
+        Cap::Children { parent, most } => {
+            let sql = format!("{LIVE_CHILDREN} {IS_OPEN}");
+            let live = count(&sql, params![SessionKey::as_str(parent), session.as_str()])?;
+            (live >= *most).then_some(Full::Children { live, most: *most })
+        }
+        // A root of its own has none before it.
+        Cap::Tree { .. } if root == run => None,
+        Cap::Tree { most } => {
+            let runs = count(BELOW_COUNT, params![root.as_str()])?.saturating_add(1);
+            (runs >= *most).then_some(Full::Tree { runs, most: *most })
+        }
+    };
+    match full {
+        Some(full) => Err(Error::from(full).into()),
+        None => Ok(()),
+    }
+}
+
+/// Tells whether a run of the session has not ended.
+pub(super) fn has_open(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT 1 FROM sessions s WHERE s.n = ?1 AND {IS_OPEN}");
+    Ok(connection.prepare_cached(&sql)?.query_row([session], |_| Ok(())).optional()?.is_some())
+}
+
+/// Tells whether something still follows a run of the session.
+pub(super) fn has_unsettled(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM runs r WHERE r.session = ?1 AND r.settled = 0 LIMIT 1";
+    Ok(connection.prepare_cached(sql)?.query_row([session], |_| Ok(())).optional()?.is_some())
+}
+
+const WAITING: &str = "SELECT s.id, min(r.n) AS oldest FROM runs r JOIN sessions s ON s.n = r.session \
+     WHERE r.state = 'queued' AND r.inbox = 0";
+const IN_TREE: &str = "AND r.session IN (SELECT t.session FROM runs t WHERE t.root = ?1 OR t.id = ?1)";
+
+/// Returns the sessions in which something waits, the longest waiting first; with `root`, those in
+/// which something that led from it does. Whatever waits before that has its turn first.
+fn waiting_sessions(
+    reader: &Connection,
+    agents: &[AgentId],
+    root: Option<&RunId>,
+) -> rusqlite::Result<Vec<SessionId>> {
+    let names = agents.iter().map(|agent| format!("'{agent}'")).collect::<Vec<_>>().join(", ");
+    let rest = format!("AND r.agent IN ({names}) GROUP BY r.session ORDER BY oldest");
+    let read = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let ids: Vec<String> = match root {
+        None => {
+            let mut statement = reader.prepare_cached(&format!("{WAITING} {rest}"))?;
+            statement.query_map([], read)?.collect::<rusqlite::Result<_>>()?
+        }
+        Some(root) => {
+            let mut statement = reader.prepare_cached(&format!("{WAITING} {IN_TREE} {rest}"))?;
+            statement.query_map([root.as_str()], read)?.collect::<rusqlite::Result<_>>()?
+        }
+    };
+    Ok(ids.into_iter().filter_map(|id| id.parse().ok()).collect())
+}
+
+/// Returns the run that `session` should execute next, when that may begin now on `node`.
+fn due(
+    connection: &Connection,
+    session: &SessionId,
+    agents: &[AgentId],
+    node: &str,
+    now: &BootTime,
+) -> rusqlite::Result<Option<Stored>> {
     let Some(n) = messages::number_of(connection, session)? else { return Ok(None) };
     if running(connection, n)?.is_some() {
         return Ok(None);
     }
-    let oldest = first_readable(connection, QUEUED_IN, n)?;
-    Ok(oldest.filter(|row| agents.contains(&row.run.agent)))
+    let oldest = first_readable(connection, WAITING_IN, n)?;
+    let Some(oldest) = oldest.filter(|row| agents.contains(&row.run.agent)) else { return Ok(None) };
+    Ok((!seats::is_taken(connection, n, node, now)?).then_some(oldest))
 }
 
 /// Returns the run that a session executes.
@@ -326,6 +440,25 @@ fn lapsed(connection: &Connection, now: &BootTime) -> rusqlite::Result<Vec<Store
     let mut rows = readable(connection, RUNNING, params![])?;
     rows.retain(|row| row.lease.as_ref().is_none_or(|lease| lease.until.has_lapsed(now)));
     Ok(rows)
+}
+
+/// Ends a run that nobody executes any longer, or queues it again when it had not begun.
+fn settle_lapsed(tx: &mut Transaction<'_>, mut row: Stored, at: Timestamp) -> JobResult<Run> {
+    if row.is_begun || row.attempts >= ATTEMPTS_MAX {
+        row.run.error = Some(ABORTED.to_owned());
+        return end(tx, row, RunState::Aborted, at);
+    }
+    if row.run.is_cancelled {
+        return end(tx, row, RunState::Cancelled, at);
+    }
+    // Its request stays in the transcript, where it is the last: nothing else ran meanwhile.
+    row.run.state = RunState::Queued;
+    row.run.started_at = None;
+    row.lease = None;
+    row.attempts += 1;
+    update(tx, &row)?;
+    tell(tx, row.session, &row.run, at)?;
+    Ok(row.run)
 }
 
 /// Returns the run for its holder to change, or refuses who holds it no longer.
@@ -340,111 +473,39 @@ fn held(tx: &Transaction<'_>, id: &RunId, lease: &Lease) -> JobResult<Stored> {
     Ok(row)
 }
 
-/// Returns the run for a change, or refuses.
-fn require(connection: &Connection, id: &RunId) -> JobResult<Stored> {
-    let row = by_id(connection, id)?.ok_or_else(|| Error::NoRun(id.clone()))?;
-    Ok(whole(row, id)?)
-}
-
-fn by_id(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Readable>> {
-    connection
-        .prepare_cached(&format!("{WITH_SESSION} {BY_ID}"))?
-        .query_row([id.as_str()], from_row)
-        .optional()
-}
-
-fn whole(row: Readable, id: &RunId) -> Result<Stored> {
-    row.map_err(|reason| Error::Damaged(format!("run {id} cannot be read: {reason}")))
-}
-
-/// Returns the first row that can be read. A damaged one costs itself: it is not
-/// executed, and nothing waits for it.
-fn first_readable(connection: &Connection, rest: &str, session: i64) -> rusqlite::Result<Option<Stored>> {
-    let mut statement = connection.prepare_cached(&format!("{WITH_SESSION} {rest}"))?;
-    let mut rows = statement.query([session])?;
-    while let Some(row) = rows.next()? {
-        if let Some(stored) = unless_damaged(from_row(row)?) {
-            return Ok(Some(stored));
-        }
+/// Records that the run has begun, and returns its session.
+fn begin(tx: &Transaction<'_>, mut row: Stored) -> JobResult<SessionId> {
+    if !row.is_begun {
+        row.is_begun = true;
+        update(tx, &row)?;
     }
-    Ok(None)
+    Ok(row.run.session)
 }
 
-fn readable(
-    connection: &Connection,
-    rest: &str,
-    values: &[&dyn rusqlite::ToSql],
-) -> rusqlite::Result<Vec<Stored>> {
-    let mut statement = connection.prepare_cached(&format!("{WITH_SESSION} {rest}"))?;
-    let rows = statement.query_map(values, from_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(rows.into_iter().filter_map(unless_damaged).collect())
+/// Puts what a run was asked into the transcript.
+pub(super) fn append_request(tx: &mut Transaction<'_>, session: &SessionId, request: &str) -> JobResult<()> {
+    let request: Vec<Encoded> = read_request(request)?.into_iter().map(Encoded::new).collect();
+    if !request.is_empty() {
+        messages::append(tx, session, &request)?;
+    }
+    Ok(())
 }
 
-fn unless_damaged(row: Readable) -> Option<Stored> {
-    row.inspect_err(|reason| tracing::warn!("{reason}; it is left out")).ok()
-}
-
-/// Gives a run its outcome: from now on its row does not change.
-fn end(tx: &mut Transaction<'_>, mut row: Stored, state: RunState, at: Timestamp) -> JobResult<Run> {
+/// Gives a run its outcome: from now on only what follows it is settled.
+pub(super) fn end(
+    tx: &mut Transaction<'_>,
+    mut row: Stored,
+    state: RunState,
+    at: Timestamp,
+) -> JobResult<Run> {
     row.run.state = state;
     row.run.ended_at = Some(at);
     row.lease = None;
+    row.is_settled = matches!(row.run.errand, Errand::Message | Errand::LateReply { .. });
     update(tx, &row)?;
+    sessions::add_spent(tx, row.session, Spent::from(&row.run.usage))?;
     tell(tx, row.session, &row.run, at)?;
     Ok(row.run)
-}
-
-/// Writes a run that no node executes.
-pub(super) fn insert(tx: &Transaction<'_>, session: i64, run: &Run, request: &str) -> JobResult<()> {
-    let usage = usage_json(&run.usage);
-    tx.connection()
-        .prepare_cached(
-            "INSERT INTO runs (session, id, agent, state, queued_at, started_at, ended_at, cancelled, result, \
-             error, usage, request, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-        )?
-        .execute(params![
-            session,
-            run.id.as_str(),
-            run.agent.as_str(),
-            run.state.as_str(),
-            run.queued_at.as_millis(),
-            run.started_at.map(Timestamp::as_millis),
-            run.ended_at.map(Timestamp::as_millis),
-            run.is_cancelled,
-            run.result,
-            run.error,
-            usage,
-            request,
-            checksum(session, run, None, &usage, request)
-        ])?;
-    Ok(())
-}
-
-fn update(tx: &Transaction<'_>, row: &Stored) -> JobResult<()> {
-    let Stored { n, session, run, lease, request } = row;
-    let usage = usage_json(&run.usage);
-    tx.connection()
-        .prepare_cached(
-            "UPDATE runs SET state = ?2, started_at = ?3, ended_at = ?4, lease_token = ?5, lease_boot = ?6, \
-             lease_until = ?7, cancelled = ?8, result = ?9, error = ?10, usage = ?11, request = ?12, crc = ?13 \
-             WHERE n = ?1",
-        )?
-        .execute(params![
-            n,
-            run.state.as_str(),
-            run.started_at.map(Timestamp::as_millis),
-            run.ended_at.map(Timestamp::as_millis),
-            lease.as_ref().map(|lease| &lease.token),
-            lease.as_ref().map(|lease| &lease.until.boot_id),
-            lease.as_ref().map(|lease| messages::signed(lease.until.millis)),
-            run.is_cancelled,
-            run.result,
-            run.error,
-            usage,
-            request,
-            checksum(*session, run, lease.as_ref(), &usage, request)
-        ])?;
-    Ok(())
 }
 
 /// Tells followers what a run has become.
@@ -459,141 +520,17 @@ pub(super) fn tell(tx: &mut Transaction<'_>, session: i64, run: &Run, at: Timest
     feed::record(tx, session, &happening)
 }
 
-/// Reads a row with the id of its session behind it.
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable> {
-    const SESSION_ID: usize = 17;
-    let session = row.get_ref(SESSION_ID)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
-    match session {
-        Some(session) => from_row_at(row, 0, session),
-        None => Ok(Err(format!("run row {} is damaged: its session is", row.get::<_, i64>(0)?))),
-    }
-}
-
-/// Stands for the session of a run where only its row is of interest.
-pub(super) fn any_session() -> SessionId {
-    "any".parse().expect("a word is an id")
-}
-
-/// Reads a row whose columns start at `first`; what is wrong with it is an answer, not a
-/// failure of the query.
-pub(super) fn from_row_at(row: &Row<'_>, first: usize, session: SessionId) -> rusqlite::Result<Readable> {
-    let n: i64 = row.get(first)?;
-    let read = || -> std::result::Result<Stored, String> {
-        let damaged = |error: rusqlite::Error| format!("run row {n} is damaged: {error}");
-        let bad = |field: &str| format!("run row {n} is damaged: its {field} is not valid");
-        let text = |column: usize| row.get::<_, String>(first + column).map_err(damaged);
-        let maybe = |column: usize| row.get::<_, Option<String>>(first + column).map_err(damaged);
-        let number = |column: usize| row.get::<_, i64>(first + column).map_err(damaged);
-        let time = |column: usize| {
-            let stored = row.get::<_, Option<i64>>(first + column).map_err(damaged)?;
-            Ok::<_, String>(stored.map(Timestamp::from_millis_clamped))
-        };
-        let lease = match (maybe(8)?, maybe(9)?) {
-            (Some(token), Some(boot_id)) => {
-                let millis = u64::try_from(number(10)?).map_err(|_| bad("lease"))?;
-                Some(Lease { token, node: String::new(), until: BootTime { boot_id, millis } })
-            }
-            _ => None,
-        };
-        let usage = text(14)?;
-        let id: RunId = text(2)?.parse().map_err(|_| bad("id"))?;
-        let run = Run {
-            lineage: sess_core::run::Lineage::first(&id),
-            id,
-            session,
-            agent: text(3)?.parse().map_err(|_| bad("agent"))?,
-            state: text(4)?.parse().map_err(|_| bad("state"))?,
-            queued_at: Timestamp::from_millis_clamped(number(5)?),
-            started_at: time(6)?,
-            ended_at: time(7)?,
-            result: maybe(12)?,
-            error: maybe(13)?,
-            usage: serde_json::from_str(&usage).map_err(|_| bad("usage"))?,
-            is_cancelled: row.get(first + 11).map_err(damaged)?,
-            errand: sess_core::run::Errand::Message,
-            handed_over_at: None,
-        };
-        let session = number(1)?;
-        let request = text(15)?;
-        if number(16)? != i64::from(checksum(session, &run, lease.as_ref(), &usage, &request)) {
-            return Err(format!("run row {n} ({}) is damaged: its checksum does not match", run.id));
-        }
-        Ok(Stored { n, session, run, lease, request })
-    };
-    Ok(read())
-}
-
-fn usage_json(usage: &Usage) -> String {
-    serde_json::to_string(usage).expect("usage has string keys only")
-}
-
-/// Covers the whole row. `usage` is its text: a number may change when it is parsed.
-fn checksum(session: i64, run: &Run, lease: Option<&Lease>, usage: &str, request: &str) -> u32 {
-    let number = |value: Option<Timestamp>| value.map_or(i64::MIN, Timestamp::as_millis).to_le_bytes();
-    let optional = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
-    crc(&[
-        &session.to_le_bytes(),
-        run.id.as_str().as_bytes(),
-        run.agent.as_str().as_bytes(),
-        run.state.as_str().as_bytes(),
-        &number(Some(run.queued_at)),
-        &number(run.started_at),
-        &number(run.ended_at),
-        optional(lease.map(|lease| lease.token.as_str())).as_bytes(),
-        optional(lease.map(|lease| lease.until.boot_id.as_str())).as_bytes(),
-        &lease.map_or(-1, |lease| messages::signed(lease.until.millis)).to_le_bytes(),
-        &[u8::from(run.is_cancelled)],
-        optional(run.result.as_deref()).as_bytes(),
-        optional(run.error.as_deref()).as_bytes(),
-        usage.as_bytes(),
-        request.as_bytes(),
-    ])
-}
-
-fn request_text(messages: Vec<NewMessage>) -> String {
-    let line = |NewMessage { id, body }| {
-        serde_json::to_string(&(id, body)).expect("a message body has string keys only")
-    };
-    messages.into_iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-fn read_request(text: &str) -> Result<Vec<Encoded>> {
-    let read = |line| {
-        let (id, body): (MessageId, Body) = serde_json::from_str(line)
-            .map_err(|error| Error::Damaged(format!("the request of a run cannot be read: {error}")))?;
-        Ok(Encoded::new(NewMessage { id, body }))
-    };
-    text.lines().map(read).collect()
-}
-
+/// Every further question about runs, with the steps that must answer it.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_question_about_runs_reads_all_of_them() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = Sqlite::open(dir.path()).expect("a store");
-        let plan = |rest: &str| {
-            store
-                .readers
-                .query(|reader| {
-                    let sql = format!("EXPLAIN QUERY PLAN {WITH_SESSION} {rest}");
-                    let mut statement = reader.prepare(&sql)?;
-                    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
-                    Ok(steps.collect::<rusqlite::Result<Vec<_>>>()?.join("; "))
-                })
-                .expect("a plan")
-        };
-        for (rest, index) in [
-            (QUEUED_IN, "SEARCH r USING INDEX runs_queued (session=?)"),
-            (RUNNING_IN, "SEARCH r USING INDEX runs_running (session=?)"),
-            (RUNNING, "SCAN r USING INDEX runs_running;"),
-            (NEWEST_IN, "SEARCH r USING INDEX runs_by_session (session=?)"),
-            (BY_ID, "SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)"),
-        ] {
-            assert!(plan(rest).contains(index), "{rest}: {}", plan(rest));
-        }
-        assert!(!plan(NEWEST).contains("TEMP B-TREE"), "{}", plan(NEWEST));
-    }
+pub(super) fn questions() -> Vec<(String, Vec<&'static str>)> {
+    let open = ["runs_running (session=?)", "runs_waiting (session=?)", "runs_inbox (session=?)"];
+    let agents = "AND r.agent IN ('main') GROUP BY r.session ORDER BY oldest";
+    vec![
+        (WAITING_COUNT.to_owned(), open[1..].to_vec()),
+        (BELOW_COUNT.to_owned(), vec!["runs_by_root (root=?)"]),
+        (format!("SELECT 1 FROM sessions s WHERE s.n = ?1 AND {IS_OPEN}"), open.to_vec()),
+        (format!("{LIVE_CHILDREN} {IS_OPEN}"), [&["sessions_open_children (parent=?)"], &open[..]].concat()),
+        (format!("{WAITING} {agents}"), vec!["runs_waiting"]),
+        (format!("{WAITING} {IN_TREE} {agents}"), vec!["runs_waiting", "runs_by_root (root=?)"]),
+    ]
 }

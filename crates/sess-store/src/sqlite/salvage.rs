@@ -9,20 +9,19 @@ use rusqlite::Connection;
 use sess_core::{
     RunId, SessionId, Timestamp,
     run::{Run, RunState},
-    session::NewSession,
+    session::{NewSession, Spent},
 };
 
 use super::{
     Sqlite,
     connection::{self, Access},
-    messages, pages, plans,
-    runs::{self, Stored},
-    schema, sessions,
+    deletion,
+    messages::{self, Encoded},
+    outbox, pages, plans,
+    run_rows::{self, Stored},
+    runs, schema, sessions,
 };
-use crate::{
-    Error, ImportedSession, Messages as _, NewMessage, PlanWrite, Plans as _, RequestKey, Result,
-    Sessions as _,
-};
+use crate::{Error, NewMessage, PlanWrite, Plans as _, PostState, RequestKey, Result, Sessions as _};
 
 /// What [`salvage`] took over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +80,10 @@ async fn salvage_into(damaged: &Path, scratch: &Path, new: &Sqlite) -> Result<Sa
     let mut names = Names::new(&remains.sessions);
     for (n, found) in remains.sessions {
         let id = names.of(n, found.session.as_ref());
-        salvage_session(new, id, found, &mut salvaged).await?;
+        match found.deleted_at {
+            Some(at) => salvage_deleted(new, found, at, &mut salvaged).await?,
+            None => salvage_session(new, id, found, &mut salvaged).await?,
+        }
     }
     let requests = remains.requests;
     new.writer
@@ -100,12 +102,15 @@ async fn salvage_session(new: &Sqlite, id: SessionId, found: Found, salvaged: &m
         session,
         starred,
         archived_at,
+        deleted_at: _,
+        spent,
         last_seq,
         messages: found_messages,
         plans,
         plan_state,
         is_plan_swept,
         runs,
+        posts,
     } = found;
     if session.is_none() {
         salvaged.lost += 1;
@@ -122,8 +127,17 @@ async fn salvage_session(new: &Sqlite, id: SessionId, found: Found, salvaged: &m
     salvaged.lost += last_seq - found_messages.len() as u64;
     let mut rest = found_messages;
     let messages = (1..=last_seq).map(|seq| rest.remove(&seq).unwrap_or_else(|| note_of_loss(seq, at)));
-    let messages = messages.collect();
-    new.import(ImportedSession { session: session.clone(), starred, messages }).await?;
+    let messages: Vec<Encoded> = messages.map(Encoded::new).collect();
+    let made = session.clone();
+    new.writer
+        .write(move |tx| {
+            let (n, _) = sessions::ensure(tx, &made, starred)?;
+            if !messages.is_empty() {
+                messages::append(tx, &made.id, &messages)?;
+            }
+            sessions::add_spent_alone(tx, n, spent)
+        })
+        .await?;
     if let Some(archived_at) = archived_at {
         new.patch_session(&id, crate::SessionPatch::Archived(true), archived_at).await?;
     }
@@ -154,23 +168,51 @@ async fn salvage_session(new: &Sqlite, id: SessionId, found: Found, salvaged: &m
         new.mark_plan_swept(&id, written).await?;
     }
     salvaged.runs += runs.len() as u64;
-    salvage_runs(new, id, runs.into_values().collect()).await
+    salvage_runs(new, id, runs.into_values().collect(), posts).await
+}
+
+/// Takes over the row of a session that was deleted, with its runs. What pages still hold of its
+/// messages stays where it is.
+async fn salvage_deleted(new: &Sqlite, found: Found, at: Timestamp, salvaged: &mut Salvaged) -> Result<()> {
+    let Found { session: Some(session), spent, runs, posts, .. } = found else { return Ok(()) };
+    let id = session.id.clone();
+    salvaged.runs += runs.len() as u64;
+    let made = session.clone();
+    new.writer
+        .write(move |tx| {
+            let (n, _) = sessions::ensure(tx, &made, false)?;
+            sessions::add_spent_alone(tx, n, spent)
+        })
+        .await?;
+    salvage_runs(new, id.clone(), runs.into_values().collect(), posts).await?;
+    new.writer
+        .write(move |tx| {
+            let (n, session) = sessions::require(tx.connection(), &id)?;
+            deletion::bury(tx, n, &session, at)
+        })
+        .await
 }
 
 /// Why a run that had not ended in the damaged store has ended.
 const RUN_ABORTED: &str = "its store was damaged";
 
-/// Takes over the session's runs. What had not ended is `aborted`: a row that lost a later
-/// version of itself to the damage must not be executed a second time.
-async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<Stored>) -> Result<()> {
-    if runs.is_empty() {
+/// Takes over the session's runs and posts. What had not ended is `aborted`, and nothing follows any
+/// of them: a row that lost a later version of itself to the damage must not act a second time.
+async fn salvage_runs(
+    new: &Sqlite,
+    session: SessionId,
+    mut runs: Vec<Stored>,
+    posts: BTreeMap<u64, outbox::Stored>,
+) -> Result<()> {
+    if runs.is_empty() && posts.is_empty() {
         return Ok(());
     }
     runs.sort_by_key(|row| row.n);
     new.writer
         .write(move |tx| {
             let (n, _) = sessions::require(tx.connection(), &session)?;
-            for Stored { mut run, request, .. } in runs {
+            for mut row in runs {
+                let run = &mut row.run;
                 let last = run.ended_at.or(run.started_at).unwrap_or(run.queued_at);
                 run.session = session.clone();
                 if !run.state.has_ended() {
@@ -178,8 +220,13 @@ async fn salvage_runs(new: &Sqlite, session: SessionId, mut runs: Vec<Stored>) -
                     run.error = Some(RUN_ABORTED.to_owned());
                     run.ended_at = Some(last);
                 }
-                runs::insert(tx, n, &run, &request)?;
-                runs::tell(tx, n, &run, last)?;
+                (row.session, row.lease, row.is_settled) = (n, None, true);
+                run_rows::insert(tx, &row)?;
+                runs::tell(tx, n, &row.run, last)?;
+            }
+            for (number, mut row) in posts {
+                (row.session, row.lease) = (n, None);
+                outbox::insert(tx, Some(messages::signed(number)), &row)?;
             }
             Ok(())
         })
@@ -219,11 +266,10 @@ fn transplant_header(copy: &Path, fresh: &Path) -> Result<()> {
 fn has_tables(copy: &Path) -> bool {
     let Ok(reader) = connection::connect(copy, Access::Read) else { return false };
     let Ok(version) = schema::version(&reader, copy) else { return false };
-    let runs: &[&str] = if version < schema::WITH_RUNS { &[] } else { &["runs"] };
+    // What an older schema lacks is stood in for.
     version >= schema::FIRST
-        && ["sessions", "messages", "plans", "plan_revisions", "requests"]
+        && ["sessions", "messages", "plans", "plan_revisions", "requests", "runs", "outbox"]
             .iter()
-            .chain(runs)
             .all(|table| reader.prepare(&format!("SELECT * FROM {table}")).is_ok())
 }
 
@@ -239,6 +285,8 @@ struct Found {
     session: Option<NewSession>,
     starred: bool,
     archived_at: Option<Timestamp>,
+    deleted_at: Option<Timestamp>,
+    spent: Spent,
     last_seq: u64,
     messages: BTreeMap<u64, NewMessage>,
     plans: BTreeMap<u64, PlanWrite>,
@@ -246,6 +294,7 @@ struct Found {
     is_plan_swept: bool,
     /// With the numbers of their rows, which are the order of their arrival.
     runs: BTreeMap<RunId, Stored>,
+    posts: BTreeMap<u64, outbox::Stored>,
 }
 
 impl Remains {
@@ -287,7 +336,8 @@ impl Remains {
         scan(reader, "plan_revisions", "session, revision, agent, at, content, crc", |row| {
             found_plan(sessions, row, &is_plan_wanted);
         });
-        scan(reader, "runs", runs::COLUMNS, |row| found_run(sessions, row));
+        scan(reader, "runs", run_rows::COLUMNS, |row| found_run(sessions, row));
+        scan(reader, "outbox", outbox::COLUMNS, |row| found_post(sessions, row));
     }
 }
 
@@ -297,9 +347,19 @@ fn connect_to_remains(copy: &Path) -> Result<Connection> {
     reader
         .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
         .and_then(|_| reader.execute_batch("PRAGMA writable_schema = ON; PRAGMA cell_size_check = OFF;"))
+        .and_then(|()| schema::stand_in(&reader))
         .map_err(|error| Error::from_sqlite(copy, &error))?;
     Ok(reader)
 }
+
+/// The tables that are looked for page by page, and how many values their rows had in an older schema.
+const TABLES: [(&str, Option<usize>); 5] = [
+    ("sessions", Some(15)),
+    ("messages", None),
+    ("plan_revisions", None),
+    ("runs", Some(17)),
+    ("outbox", None),
+];
 
 /// Collects every row on every page of the copy into tables without rules.
 ///
@@ -319,14 +379,16 @@ fn loose_rows(copy: &Path, fresh: &Path) -> Result<Connection> {
     let loose = Connection::open(&path).map_err(sqlite)?;
     loose.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN").map_err(sqlite)?;
     let mut inserts: Vec<(usize, String)> = Vec::new();
-    for table in ["sessions", "messages", "plan_revisions", "runs"] {
+    for (table, older_len) in TABLES {
         let columns: Vec<String> = new
             .prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
             .and_then(|mut names| names.query_map([table], |row| row.get(0))?.collect())
             .map_err(sqlite)?;
         loose.execute_batch(&format!("CREATE TABLE {table} ({})", columns.join(", "))).map_err(sqlite)?;
-        let places = vec!["?"; columns.len()].join(", ");
-        inserts.push((columns.len(), format!("INSERT INTO {table} VALUES ({places})")));
+        for len in older_len.into_iter().chain([columns.len()]) {
+            let (names, places) = (columns[..len].join(", "), vec!["?"; len].join(", "));
+            inserts.push((len, format!("INSERT INTO {table} ({names}) VALUES ({places})")));
+        }
     }
     let collected = pages::visit_rows(copy, |number, mut values| {
         // The number of a row stands before it, in place of its first value.
@@ -398,10 +460,14 @@ fn scan(reader: &Connection, table: &str, columns: &str, mut visit: impl FnMut(&
 
 fn found_session(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
     let Ok((n, Ok(session))) = sessions::from_row_at(row, 1) else { return };
+    let deleted_at = row.get::<_, Option<i64>>(1 + sessions::DELETED_AT).ok().flatten();
     let entry = found.entry(n).or_default();
-    if entry.session.is_some() {
+    // What was deleted stays deleted, whatever an older version of its row says.
+    if entry.session.is_some() && (deleted_at.is_none() || entry.deleted_at.is_some()) {
         return;
     }
+    entry.deleted_at = deleted_at.map(Timestamp::from_millis_clamped);
+    entry.spent = session.spent;
     entry.starred = session.starred;
     entry.archived_at = session.archived_at;
     entry.last_seq = session.last_seq;
@@ -438,12 +504,25 @@ fn found_plan(
 
 /// Takes a run. Of several versions of one, which pages may keep, it is the one that got furthest.
 fn found_run(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
-    let Ok(Ok(stored)) = runs::from_row_at(row, 1, runs::any_session()) else { return };
-    let progress = |run: &Run| (run.state.has_ended(), run.started_at.is_some(), run.is_cancelled);
+    let Ok(Ok(stored)) = run_rows::from_row_at(row, 1, run_rows::any_session()) else { return };
+    let progress = |run: &Run| {
+        let was_seen = run.started_at.is_some() || run.handed_over_at.is_some();
+        (run.state.has_ended(), was_seen, run.is_cancelled)
+    };
     let runs = &mut found.entry(stored.session).or_default().runs;
     let known = runs.get(&stored.run.id);
     if known.is_none_or(|known| progress(&known.run) < progress(&stored.run)) {
         runs.insert(stored.run.id.clone(), stored);
+    }
+}
+
+/// Takes a post; of several versions of one, the one that got furthest.
+fn found_post(found: &mut BTreeMap<i64, Found>, row: &rusqlite::Row<'_>) {
+    let Ok(Ok(stored)) = outbox::from_row_at(row, 1, run_rows::any_session()) else { return };
+    let progress = |row: &outbox::Stored| (row.post.state != PostState::Waiting, row.post.tries);
+    let posts = &mut found.entry(stored.session).or_default().posts;
+    if posts.get(&stored.post.id).is_none_or(|known| progress(known) < progress(&stored)) {
+        posts.insert(stored.post.id, stored);
     }
 }
 
@@ -519,6 +598,7 @@ mod tests {
     use sess_core::message::Body;
 
     use super::*;
+    use crate::{ImportedSession, Messages as _};
 
     const MESSAGES: u64 = 600;
 

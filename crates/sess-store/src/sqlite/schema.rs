@@ -18,6 +18,8 @@ use crate::{Error, Result};
 ///
 /// `runs.n` is the order of arrival. The queries name a state in their text, because
 /// only then does SQLite take the partial indexes, which stay as small as what is open.
+/// `runs.root` is empty in the run that is the root itself; `settled` says that nothing
+/// is left to follow. `sessions.facts` is empty when they are what the source implies.
 const MIGRATIONS: &[&str] = &[
     "
 CREATE TABLE sessions (
@@ -119,7 +121,106 @@ CREATE INDEX runs_by_session ON runs (session, n);
 CREATE INDEX runs_queued ON runs (session, n) WHERE state = 'queued';
 CREATE INDEX runs_running ON runs (session, n) WHERE state = 'running';
 ",
+    "
+ALTER TABLE sessions ADD COLUMN facts TEXT;
+ALTER TABLE sessions ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN cost REAL;
+ALTER TABLE sessions ADD COLUMN deleted_at INTEGER;
+CREATE INDEX sessions_active ON sessions (updated_at DESC, key)
+    WHERE archived_at IS NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_open_children ON sessions (parent)
+    WHERE parent IS NOT NULL AND archived_at IS NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_spawned ON sessions (updated_at)
+    WHERE instr(facts, '\"isSpawned\":true') AND archived_at IS NULL AND deleted_at IS NULL;
+
+ALTER TABLE runs ADD COLUMN errand TEXT;
+ALTER TABLE runs ADD COLUMN root TEXT;
+ALTER TABLE runs ADD COLUMN parent TEXT;
+ALTER TABLE runs ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN handed_over_at INTEGER;
+ALTER TABLE runs ADD COLUMN node TEXT;
+ALTER TABLE runs ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN inbox INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN settled INTEGER NOT NULL DEFAULT 1;
+DROP INDEX runs_queued;
+CREATE INDEX runs_waiting ON runs (session, n) WHERE state = 'queued' AND inbox = 0;
+CREATE INDEX runs_inbox ON runs (session, n) WHERE state = 'queued' AND inbox = 1;
+CREATE INDEX runs_by_root ON runs (root, n) WHERE root IS NOT NULL;
+CREATE INDEX runs_unsettled ON runs (session, n) WHERE settled = 0;
+
+CREATE TABLE seats (
+    session INTEGER PRIMARY KEY,
+    node TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    pid INTEGER NOT NULL,
+    started INTEGER NOT NULL
+);
+CREATE TABLE outbox (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    address TEXT NOT NULL,
+    text TEXT NOT NULL,
+    state TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    lease_token TEXT,
+    lease_boot TEXT,
+    lease_until INTEGER,
+    error TEXT,
+    crc INTEGER NOT NULL
+);
+CREATE INDEX outbox_by_session ON outbox (session, n);
+CREATE INDEX outbox_waiting ON outbox (channel, n) WHERE state = 'waiting';
+
+CREATE INDEX events_of_plans ON events (session)
+    WHERE kind IN ('session_plan_updated', 'session_plan_state');
+CREATE INDEX events_of_deletion ON events (n) WHERE kind = 'session_deleted';
+",
 ];
+
+/// What an older store lacks, for a connection that only reads and so cannot migrate it.
+///
+/// Names of the temporary schema come first.
+const STAND_INS: [&str; 3] = [
+    "
+CREATE TEMP VIEW sessions AS SELECT n, id, key, agent, source, title, cwd, parent, created_at, updated_at,
+    last_seq, num_messages, starred, archived_at, crc, owner, NULL AS facts, 0 AS tokens, NULL AS cost,
+    NULL AS deleted_at FROM main.sessions;
+CREATE TEMP TABLE seats (session INTEGER PRIMARY KEY, node, boot, until, pid, started);
+CREATE TEMP TABLE outbox (n INTEGER PRIMARY KEY, session, run, channel, address, text, state, tries, created_at,
+    due_at, ended_at, lease_token, lease_boot, lease_until, error, crc);
+",
+    "
+CREATE TEMP TABLE runs (n INTEGER PRIMARY KEY, id, session, agent, state, queued_at, started_at, ended_at,
+    lease_token, lease_boot, lease_until, cancelled, result, error, usage, request, crc, errand, root, parent,
+    hops, handed_over_at, node, begun, attempts, inbox, settled);
+",
+    "
+CREATE TEMP VIEW runs AS SELECT n, id, session, agent, state, queued_at, started_at, ended_at, lease_token,
+    lease_boot, lease_until, cancelled, result, error, usage, request, crc, NULL AS errand, NULL AS root,
+    NULL AS parent, 0 AS hops, NULL AS handed_over_at, NULL AS node, 0 AS begun, 0 AS attempts, 0 AS inbox,
+    1 AS settled FROM main.runs;
+",
+];
+
+/// Lets a connection that only reads see an older store as one of today. Whatever is wrong with
+/// the store is told by whoever reads next.
+pub(super) fn stand_in(connection: &Connection) -> rusqlite::Result<()> {
+    let version: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or(VERSION);
+    let [of_all, of_first, of_second] = STAND_INS;
+    match version {
+        FIRST => connection.execute_batch(&format!("{of_all}{of_first}")),
+        WITH_RUNS => connection.execute_batch(&format!("{of_all}{of_second}")),
+        _ => Ok(()),
+    }
+}
 
 /// The oldest schema there is.
 pub(super) const FIRST: i64 = 1;

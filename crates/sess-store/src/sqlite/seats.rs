@@ -1,22 +1,85 @@
 //! Seats in SQLite.
 
 use async_trait::async_trait;
-use sess_core::SessionId;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use sess_core::{SessionId, run::BootTime};
 
-use super::Sqlite;
-use crate::{Result, Seat, Seats};
+use super::{Sqlite, messages, sessions};
+use crate::{Error, Process, Result, Seat, Seats};
 
 #[async_trait]
 impl Seats for Sqlite {
-    async fn sit(&self, _session: &SessionId, _seat: Seat) -> Result<()> {
-        todo!()
+    async fn sit(&self, session: &SessionId, seat: Seat) -> Result<()> {
+        let session = session.clone();
+        let now = crate::boot_time()?;
+        self.writer
+            .write(move |tx| {
+                let (n, _) = sessions::require(tx.connection(), &session)?;
+                if is_taken(tx.connection(), n, &seat.node, &now)? {
+                    let sentence = format!("session {session} is open in another window already");
+                    return Err(Error::Conflict(sentence).into());
+                }
+                tx.connection()
+                    .prepare_cached(
+                        "INSERT INTO seats (session, node, boot, until, pid, started) \
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session) DO UPDATE \
+                         SET node = ?2, boot = ?3, until = ?4, pid = ?5, started = ?6",
+                    )?
+                    .execute(params![
+                        n,
+                        seat.node,
+                        seat.until.boot_id,
+                        messages::signed(seat.until.millis),
+                        seat.process.pid,
+                        messages::signed(seat.process.started)
+                    ])?;
+                Ok(())
+            })
+            .await
     }
 
-    async fn stand_up(&self, _session: &SessionId, _node: &str) -> Result<()> {
-        todo!()
+    async fn stand_up(&self, session: &SessionId, node: &str) -> Result<()> {
+        let (session, node) = (session.clone(), node.to_owned());
+        self.writer
+            .write(move |tx| {
+                let Some(n) = messages::number_of(tx.connection(), &session)? else { return Ok(()) };
+                tx.connection()
+                    .prepare_cached("DELETE FROM seats WHERE session = ?1 AND node = ?2")?
+                    .execute(params![n, node])?;
+                Ok(())
+            })
+            .await
     }
 
-    async fn seat(&self, _session: &SessionId) -> Result<Option<Seat>> {
-        todo!()
+    async fn seat(&self, session: &SessionId) -> Result<Option<Seat>> {
+        let seat = self.readers.query(|reader| match messages::number_of(reader, session)? {
+            Some(n) => of(reader, n),
+            None => Ok(None),
+        })?;
+        let now = crate::boot_time()?;
+        Ok(seat.filter(|seat| !seat.until.has_lapsed(&now)))
     }
+}
+
+/// Tells whether another node than this one sits there.
+pub(super) fn is_taken(
+    connection: &Connection,
+    session: i64,
+    node: &str,
+    now: &BootTime,
+) -> rusqlite::Result<bool> {
+    let seat = of(connection, session)?;
+    Ok(seat.is_some_and(|seat| seat.node != node && !seat.until.has_lapsed(now)))
+}
+
+/// Returns the seat of a session, lapsed or not.
+pub(super) fn of(connection: &Connection, session: i64) -> rusqlite::Result<Option<Seat>> {
+    connection
+        .prepare_cached("SELECT node, boot, until, pid, started FROM seats WHERE session = ?1")?
+        .query_row([session], |row| {
+            let until = BootTime { boot_id: row.get(1)?, millis: row.get::<_, i64>(2)?.unsigned_abs() };
+            let process = Process { pid: row.get(3)?, started: row.get::<_, i64>(4)?.unsigned_abs() };
+            Ok(Seat { node: row.get(0)?, until, process })
+        })
+        .optional()
 }

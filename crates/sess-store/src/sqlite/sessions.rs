@@ -6,17 +6,20 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
 use sess_core::{
     AgentId, SessionId, SessionKey, Timestamp,
-    session::{Facts, NewSession, Session, Spent},
+    session::{Facts, NewSession, Runner, Session, Spent},
 };
 
 use super::{
-    Sqlite, crc, feed, messages,
+    Sqlite, crc, deletion, feed, messages, reach,
     writer::{JobResult, Transaction},
 };
 use crate::{Archived, Error, Happening, Reach, Result, SessionFilter, SessionPatch, Sessions};
 
 pub(super) const COLUMNS: &str = "n, id, key, agent, source, title, cwd, parent, created_at, updated_at, \
-     last_seq, num_messages, starred, archived_at, crc";
+     last_seq, num_messages, starred, archived_at, crc, facts, tokens, cost, deleted_at";
+
+/// Where in them it stands when a session was deleted.
+pub(super) const DELETED_AT: usize = 18;
 
 #[async_trait]
 impl Sessions for Sqlite {
@@ -31,7 +34,7 @@ impl Sessions for Sqlite {
 
     async fn session(&self, id: &SessionId) -> Result<Option<Session>> {
         let found = self.readers.query(|reader| {
-            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");
+            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1 AND deleted_at IS NULL");
             reader.prepare_cached(&sql)?.query_row([id.as_str()], from_row).optional()
         })?;
         found.map(|(_, session)| whole(session, id)).transpose()
@@ -40,7 +43,9 @@ impl Sessions for Sqlite {
     async fn session_by_key(&self, key: &SessionKey) -> Result<Option<Session>> {
         // A reset key leads to its newest transcript.
         let found = self.readers.query(|reader| {
-            let sql = format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 ORDER BY n DESC LIMIT 1");
+            let sql = format!(
+                "SELECT {COLUMNS} FROM sessions WHERE key = ?1 AND deleted_at IS NULL ORDER BY n DESC LIMIT 1"
+            );
             reader.prepare_cached(&sql)?.query_row([key.as_str()], from_row).optional()
         })?;
         found.map(|(_, session)| whole(session, key)).transpose()
@@ -50,13 +55,13 @@ impl Sessions for Sqlite {
         // Ids are ASCII, so the range up to the next letter is exactly the prefix.
         let end = format!("{prefix}\u{7f}");
         self.many(
-            "id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3",
+            "id >= ?1 AND id < ?2 AND deleted_at IS NULL ORDER BY id LIMIT ?3",
             params![prefix, end, messages::signed(limit as u64)],
         )
     }
 
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>> {
-        self.many("parent = ?1 ORDER BY created_at, n", params![parent.as_str()])
+        self.many("parent = ?1 AND deleted_at IS NULL ORDER BY created_at, n", params![parent.as_str()])
     }
 
     async fn list_sessions(&self, filter: &SessionFilter, offset: u64, limit: usize) -> Result<Vec<Session>> {
@@ -98,43 +103,61 @@ impl Sessions for Sqlite {
                         session.archived_at = archived.then_some(at);
                         if archived { "archived" } else { "unarchived" }
                     }
-                    SessionPatch::SendPolicy(_) | SessionPatch::Delivery(_) => todo!(),
+                    SessionPatch::SendPolicy(policy) => {
+                        session.facts.send_policy = policy;
+                        "send_policy"
+                    }
+                    SessionPatch::Delivery(address) => {
+                        // Told at every message, and mostly the same.
+                        if session.facts.delivery.as_ref() == Some(&address) {
+                            return Ok(session);
+                        }
+                        session.facts.delivery = Some(address);
+                        "delivery"
+                    }
                 };
-                tx.connection()
-                    .prepare_cached(
-                        "UPDATE sessions SET title = ?2, starred = ?3, archived_at = ?4, crc = ?5 WHERE n = ?1",
-                    )?
-                    .execute(params![
-                        n,
-                        session.title,
-                        session.starred,
-                        session.archived_at.map(Timestamp::as_millis),
-                        checksum(&session)
-                    ])?;
-                feed::record(tx, n, &Happening::SessionChanged { at, change: change.to_owned() })?;
+                change_row(tx, n, &session, change, at)?;
                 Ok(session)
             })
             .await
     }
 
-    async fn list_within(&self, _reach: &Reach, _limit: usize) -> Result<Vec<Session>> {
-        todo!()
+    async fn list_within(&self, reach: &Reach, limit: usize) -> Result<Vec<Session>> {
+        let rows = self.readers.query(|reader| reach::list(reader, reach, limit))?;
+        Ok(readable(rows))
     }
 
-    async fn count_within(&self, _reach: &Reach, _most: u64) -> Result<u64> {
-        todo!()
+    async fn count_within(&self, reach: &Reach, most: u64) -> Result<u64> {
+        self.readers.query(|reader| reach::count(reader, reach, most))
     }
 
     async fn agents(&self) -> Result<Vec<AgentId>> {
-        todo!()
+        self.readers.query(agents)
     }
 
-    async fn delete_session(&self, _id: &SessionId, _by: &str, _at: Timestamp) -> Result<()> {
-        todo!()
+    async fn delete_session(&self, id: &SessionId, by: &str, at: Timestamp) -> Result<()> {
+        let (id, by) = (id.clone(), by.to_owned());
+        self.writer.write(move |tx| deletion::delete(tx, &id, &by, at)).await
     }
 
-    async fn archive_spawned(&self, _before: Timestamp, _at: Timestamp) -> Result<Vec<Session>> {
-        todo!()
+    async fn archive_spawned(&self, before: Timestamp, at: Timestamp) -> Result<Vec<Session>> {
+        let now = crate::boot_time()?;
+        let are_due = self.readers.query(|reader| Ok(!deletion::left(reader, before, &now)?.is_empty()))?;
+        if !are_due {
+            return Ok(Vec::new());
+        }
+        self.writer
+            .write(move |tx| {
+                let due = deletion::left(tx.connection(), before, &now)?;
+                due.into_iter()
+                    .map(|(n, mut session)| {
+                        session.archived_at = Some(at);
+                        change_row(tx, n, &session, "archived", at)?;
+                        Ok(session)
+                    })
+                    .collect()
+            })
+            .await
     }
 }
 
@@ -147,22 +170,43 @@ impl Sqlite {
             let rows = statement.query_map(values, from_row)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
-        let readable = rows.into_iter().filter_map(|(_, session)| match session {
-            Ok(session) => Some(session),
-            Err(reason) => {
-                tracing::warn!("{reason}; it is left out");
-                None
-            }
-        });
-        Ok(readable.collect())
+        Ok(readable(rows))
     }
+}
+
+fn readable(rows: Vec<(i64, Readable)>) -> Vec<Session> {
+    let readable = rows.into_iter().filter_map(|(_, session)| match session {
+        Ok(session) => Some(session),
+        Err(reason) => {
+            tracing::warn!("{reason}; it is left out");
+            None
+        }
+    });
+    readable.collect()
+}
+
+/// Goes from one agent's keys to the next one's, whatever their number.
+fn agents(reader: &Connection) -> rusqlite::Result<Vec<AgentId>> {
+    let mut statement = reader.prepare_cached(
+        "SELECT key FROM sessions WHERE key >= ?1 AND key < 'agent;' AND deleted_at IS NULL ORDER BY key LIMIT 1",
+    )?;
+    let mut found = Vec::new();
+    let mut from = "agent:".to_owned();
+    while let Some(key) = statement.query_row([&from], |row| row.get::<_, String>(0)).optional()? {
+        let name = key.split(':').nth(1).unwrap_or_default();
+        // ';' follows ':'.
+        from = format!("agent:{name};");
+        found.extend(name.parse::<AgentId>());
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Writes the filter as SQL; only top-level sessions are ever listed.
 ///
 /// The first condition is the one that the partial indexes carry, letter for letter.
 fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut sql = "parent IS NULL".to_owned();
+    let mut sql = "parent IS NULL AND deleted_at IS NULL".to_owned();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if filter.archived == Archived::Hidden {
         sql.push_str(" AND archived_at IS NULL");
@@ -199,15 +243,17 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
     (sql, values)
 }
 
-/// Returns the session's row number, and whether it was made now.
+/// Returns the session's row number, and whether it was made now; refuses one that was deleted.
 pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) -> JobResult<(i64, bool)> {
-    let found: Option<i64> = tx
+    let found: Option<(i64, bool)> = tx
         .connection()
-        .prepare_cached("SELECT n FROM sessions WHERE id = ?1")?
-        .query_row([new.id.as_str()], |row| row.get(0))
+        .prepare_cached("SELECT n, deleted_at IS NOT NULL FROM sessions WHERE id = ?1")?
+        .query_row([new.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    if let Some(n) = found {
-        return Ok((n, false));
+    match found {
+        Some((_, true)) => return Err(Error::Conflict(format!("session {} was deleted", new.id)).into()),
+        Some((n, false)) => return Ok((n, false)),
+        None => {}
     }
     let session = Session {
         id: new.id.clone(),
@@ -226,10 +272,12 @@ pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) 
         archived_at: None,
         spent: Spent::default(),
     };
+    let facts = facts_text(&session);
     tx.connection()
         .prepare_cached(
             "INSERT INTO sessions (id, key, agent, source, title, cwd, parent, created_at, updated_at, last_seq, \
-             num_messages, starred, archived_at, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10, NULL, ?11)",
+             num_messages, starred, archived_at, crc, facts) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10, NULL, ?11, ?12)",
         )?
         .execute(params![
             session.id.as_str(),
@@ -242,7 +290,8 @@ pub(super) fn ensure(tx: &mut Transaction<'_>, new: &NewSession, starred: bool) 
             session.created_at.as_millis(),
             session.updated_at.as_millis(),
             session.starred,
-            checksum(&session)
+            checksum(&session, facts.as_deref(), None),
+            facts
         ])?;
     let n = tx.connection().last_insert_rowid();
     feed::record(tx, n, &Happening::SessionCreated { at: new.created_at, key: new.key.clone() })?;
@@ -261,17 +310,102 @@ pub(super) fn hand_off(
         return Ok(());
     }
     session.agent = agent;
+    change_row(tx, n, &session, "handed_off", at)
+}
+
+/// Writes what may change of a session, and tells followers.
+fn change_row(
+    tx: &mut Transaction<'_>,
+    n: i64,
+    session: &Session,
+    change: &str,
+    at: Timestamp,
+) -> JobResult<()> {
+    let facts = facts_text(session);
     tx.connection()
-        .prepare_cached("UPDATE sessions SET agent = ?2, crc = ?3 WHERE n = ?1")?
-        .execute(params![n, session.agent.as_str(), checksum(&session)])?;
-    feed::record(tx, n, &Happening::SessionChanged { at, change: "handed_off".to_owned() })
+        .prepare_cached(
+            "UPDATE sessions SET title = ?2, starred = ?3, archived_at = ?4, agent = ?5, facts = ?6, crc = ?7 \
+             WHERE n = ?1",
+        )?
+        .execute(params![
+            n,
+            session.title,
+            session.starred,
+            session.archived_at.map(Timestamp::as_millis),
+            session.agent.as_str(),
+            facts,
+            checksum(session, facts.as_deref(), None)
+        ])?;
+    feed::record(tx, n, &Happening::SessionChanged { at, change: change.to_owned() })
+}
+
+/// Adds what was used to a session's counters, and returns the key of the session above it.
+fn add_to(tx: &Transaction<'_>, n: i64, spent: Spent) -> JobResult<Option<String>> {
+    let parent = tx
+        .connection()
+        .prepare_cached(
+            "UPDATE sessions SET tokens = tokens + ?2, \
+             cost = CASE WHEN ?3 IS NULL THEN cost ELSE coalesce(cost, 0.0) + ?3 END \
+             WHERE n = ?1 RETURNING parent",
+        )?
+        .query_row(params![n, messages::signed(spent.tokens), spent.cost], |row| row.get(0))
+        .optional()?;
+    Ok(parent.flatten())
+}
+
+/// Sets the counters of a session that is new here.
+pub(super) fn add_spent_alone(tx: &Transaction<'_>, n: i64, spent: Spent) -> JobResult<()> {
+    add_to(tx, n, spent).map(|_| ())
+}
+
+/// Adds what a run used to its session and to every session above it.
+pub(super) fn add_spent(tx: &Transaction<'_>, session: i64, spent: Spent) -> JobResult<()> {
+    if spent == Spent::default() {
+        return Ok(());
+    }
+    let mut met = Vec::new();
+    let mut next = Some(session);
+    while let Some(n) = next.filter(|n| !met.contains(n)) {
+        met.push(n);
+        let parent = add_to(tx, n, spent)?;
+        let Some(parent) = parent else { break };
+        next = tx
+            .connection()
+            .prepare_cached("SELECT n FROM sessions WHERE key = ?1 ORDER BY n DESC LIMIT 1")?
+            .query_row([parent], |row| row.get(0))
+            .optional()?;
+    }
+    Ok(())
+}
+
+/// Tells whether the session is run by another program.
+pub(super) fn has_inbox(tx: &Transaction<'_>, n: i64) -> JobResult<bool> {
+    let (source, facts): (String, Option<String>) = tx
+        .connection()
+        .prepare_cached("SELECT source, facts FROM sessions WHERE n = ?1")?
+        .query_row([n], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let usual = if source == sess_core::Source::Native.as_str() { Runner::Here } else { Runner::Host };
+    let facts = facts.and_then(|facts| serde_json::from_str::<Facts>(&facts).ok());
+    Ok(facts.map_or(usual, |facts| facts.runner) == Runner::Host)
+}
+
+/// Returns the facts that a session has whose row does not say.
+fn usual_facts(source: sess_core::Source) -> Facts {
+    let runner = if source == sess_core::Source::Native { Runner::Here } else { Runner::Host };
+    Facts { runner, ..Facts::default() }
+}
+
+/// Returns the facts as they are stored: `None` when they are the usual ones.
+pub(super) fn facts_text(session: &Session) -> Option<String> {
+    (session.facts != usual_facts(session.source))
+        .then(|| serde_json::to_string(&session.facts).expect("facts have string keys only"))
 }
 
 /// Refuses a session whose key leads to another one: a key is an address that lasts.
 pub(super) fn refuse_other_owner(tx: &Transaction<'_>, new: &NewSession) -> JobResult<()> {
     let other: Option<String> = tx
         .connection()
-        .prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND id <> ?2 LIMIT 1")?
+        .prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND id <> ?2 AND deleted_at IS NULL LIMIT 1")?
         .query_row([new.key.as_str(), new.id.as_str()], |row| row.get(0))
         .optional()?;
     match other {
@@ -286,7 +420,7 @@ pub(super) fn refuse_other_owner(tx: &Transaction<'_>, new: &NewSession) -> JobR
 
 /// Returns the session for a change, or refuses.
 pub(super) fn require(connection: &Connection, id: &SessionId) -> JobResult<(i64, Session)> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1");
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1 AND deleted_at IS NULL");
     let found = connection.prepare_cached(&sql)?.query_row([id.as_str()], from_row).optional()?;
     let (n, session) = found.ok_or_else(|| Error::NoSession(id.clone()))?;
     Ok((n, whole(session, id)?))
@@ -322,15 +456,21 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
         let maybe = |column: usize| row.get::<_, Option<String>>(first + column).map_err(damaged);
         let number = |column: usize| row.get::<_, i64>(first + column).map_err(damaged);
         let bad = |field: &str| format!("session row {n} is damaged: its {field} is not valid");
+        let source = text(4)?.parse().map_err(|_| bad("source"))?;
+        let facts = maybe(15)?;
+        let deleted_at = row.get::<_, Option<i64>>(first + DELETED_AT).map_err(damaged)?;
         let session = Session {
             id: text(1)?.parse().map_err(|_| bad("id"))?,
             key: text(2)?.parse().map_err(|_| bad("key"))?,
             agent: text(3)?.parse().map_err(|_| bad("agent"))?,
-            source: text(4)?.parse().map_err(|_| bad("source"))?,
+            source,
             title: text(5)?.to_owned(),
             cwd: maybe(6)?,
             parent: maybe(7)?.map(|key| key.parse()).transpose().map_err(|_| bad("parent"))?,
-            facts: Facts::default(),
+            facts: match &facts {
+                Some(facts) => serde_json::from_str(facts).map_err(|_| bad("facts"))?,
+                None => usual_facts(source),
+            },
             created_at: Timestamp::from_millis_clamped(number(8)?),
             updated_at: Timestamp::from_millis_clamped(number(9)?),
             last_seq: u64::try_from(number(10)?).map_err(|_| bad("last_seq"))?,
@@ -340,9 +480,13 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
                 .get::<_, Option<i64>>(first + 13)
                 .map_err(damaged)?
                 .map(Timestamp::from_millis_clamped),
-            spent: Spent::default(),
+            spent: Spent {
+                // Missing in a row of an older schema that was found on its page.
+                tokens: row.get::<_, Option<i64>>(first + 16).map_err(damaged)?.unwrap_or(0).unsigned_abs(),
+                cost: row.get(first + 17).map_err(damaged)?,
+            },
         };
-        if number(14)? != i64::from(checksum(&session)) {
+        if number(14)? != i64::from(checksum(&session, facts.as_deref(), deleted_at)) {
             return Err(format!("session row {n} ({}) is damaged: its checksum does not match", session.id));
         }
         Ok(session)
@@ -350,20 +494,29 @@ pub(super) fn from_row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<(i64,
     Ok((n, read()))
 }
 
-/// Covers everything but the counters, which every append moves.
-pub(super) fn checksum(session: &Session) -> u32 {
+/// Covers everything but the counters, which every append moves. What came with later schemas
+/// counts when it is there, so that older rows stay whole.
+pub(super) fn checksum(session: &Session, facts: Option<&str>, deleted_at: Option<i64>) -> u32 {
     let number = |value: Option<Timestamp>| value.map_or(-1, Timestamp::as_millis).to_le_bytes();
     let optional = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| format!("+{text}"));
-    crc(&[
+    let (created_at, archived_at) = (number(Some(session.created_at)), number(session.archived_at));
+    let (cwd, starred) = (optional(session.cwd.as_deref()), [u8::from(session.starred)]);
+    let parent = optional(session.parent.as_ref().map(SessionKey::as_str));
+    let facts = facts.map(|facts| format!("facts {facts}"));
+    let deleted_at = deleted_at.map(|at| format!("deleted {at}"));
+    let mut parts: Vec<&[u8]> = vec![
         session.id.as_str().as_bytes(),
         session.key.as_str().as_bytes(),
         session.agent.as_str().as_bytes(),
         session.source.as_str().as_bytes(),
         session.title.as_bytes(),
-        optional(session.cwd.as_deref()).as_bytes(),
-        optional(session.parent.as_ref().map(SessionKey::as_str)).as_bytes(),
-        &number(Some(session.created_at)),
-        &[u8::from(session.starred)],
-        &number(session.archived_at),
-    ])
+        cwd.as_bytes(),
+        parent.as_bytes(),
+        &created_at,
+        &starred,
+        &archived_at,
+    ];
+    parts.extend(facts.as_deref().map(str::as_bytes));
+    parts.extend(deleted_at.as_deref().map(str::as_bytes));
+    crc(&parts)
 }

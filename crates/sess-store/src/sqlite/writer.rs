@@ -62,6 +62,13 @@ pub(super) enum JobError {
     Sqlite(rusqlite::Error),
 }
 
+impl JobError {
+    /// Tells whether the thing asked for is not there, or not to be changed now.
+    pub(super) fn is_gone_or_busy(&self) -> bool {
+        matches!(self, Self::Refused(Error::NoSession(_) | Error::Conflict(_)))
+    }
+}
+
 impl From<rusqlite::Error> for JobError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)

@@ -1,0 +1,44 @@
+//! What follows an ended run, committed as one and once.
+
+use sess_core::{RunId, Timestamp};
+
+use super::{
+    deletion, outbox,
+    run_rows::{require, update},
+    runs,
+    writer::{JobResult, Transaction},
+};
+use crate::{Error, Step};
+
+/// Commits the steps; `false` when that was done before.
+pub(super) fn settle(
+    tx: &mut Transaction<'_>,
+    id: &RunId,
+    steps: Vec<Step>,
+    at: Timestamp,
+) -> JobResult<bool> {
+    let mut row = require(tx.connection(), id)?;
+    if !row.run.state.has_ended() {
+        let state = row.run.state;
+        return Err(Error::Conflict(format!("nothing follows run {id} yet: it is {state}")).into());
+    }
+    if row.is_settled {
+        return Ok(false);
+    }
+    row.is_settled = true;
+    update(tx, &row)?;
+    for step in steps {
+        match step {
+            Step::Queue(mut new) => {
+                new.caps.clear();
+                runs::queue(tx, *new)?;
+            }
+            Step::Post { session, address, text } => outbox::put(tx, &session, id, address, text, at)?,
+            Step::Delete { session, by } => match deletion::delete(tx, &session, &by, at) {
+                Err(error) if error.is_gone_or_busy() => {}
+                deleted => deleted?,
+            },
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,111 @@
+//! Which sessions a viewer reaches, as SQL.
+
+use rusqlite::{Connection, ToSql};
+use sess_core::{AgentId, SessionKey};
+
+use super::{messages, sessions};
+use crate::{Circle, Reach};
+
+/// What is listed at all: nothing archived or deleted, and of each key the newest transcript.
+///
+/// The first conditions are those of the partial index, letter for letter.
+const LISTED: &str = "s.archived_at IS NULL AND s.deleted_at IS NULL AND NOT EXISTS ( \
+     SELECT 1 FROM sessions later WHERE later.key = s.key AND later.n > s.n AND later.deleted_at IS NULL)";
+
+/// A session and what it spawned, at any depth; every key once, so that a loop ends.
+const TREE: &str = "WITH RECURSIVE tree (key) AS ( \
+     SELECT ? UNION SELECT child.key FROM tree JOIN sessions child ON child.parent = tree.key) ";
+
+/// `sess_core::SessionKey::kind`, as SQL. The agent's part of a key ends at its second colon, the
+/// channel's at the next one.
+const KIND: &str = "CASE \
+     WHEN substr(s.key, 1, 6) <> 'agent:' \
+     THEN CASE substr(s.key, 1, 1) WHEN 'c' THEN 'cron' WHEN 'h' THEN 'hook' ELSE 'node' END \
+     WHEN substr(s.key, 7 + instr(substr(s.key, 7), ':')) = 'main' THEN 'main' \
+     WHEN substr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), \
+         1 + instr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), ':')) GLOB 'group:*' \
+       OR substr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), \
+         1 + instr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), ':')) GLOB 'channel:*' THEN 'group' \
+     ELSE 'other' END";
+
+pub(super) fn list(
+    reader: &Connection,
+    reach: &Reach,
+    limit: usize,
+) -> rusqlite::Result<Vec<(i64, sessions::Readable)>> {
+    let Conditions { with, wheres, mut values } = conditions(reach);
+    values.push(Box::new(messages::signed(limit as u64)));
+    let columns = sessions::COLUMNS;
+    let sql = format!(
+        "{with}SELECT {columns} FROM sessions s WHERE {wheres} ORDER BY s.updated_at DESC, s.key LIMIT ?"
+    );
+    let mut statement = reader.prepare_cached(&sql)?;
+    let rows = statement.query_map(rusqlite::params_from_iter(&values), sessions::from_row)?;
+    rows.collect()
+}
+
+pub(super) fn count(reader: &Connection, reach: &Reach, most: u64) -> rusqlite::Result<u64> {
+    let Conditions { with, wheres, mut values } = conditions(reach);
+    values.push(Box::new(messages::signed(most)));
+    let sql = format!("{with}SELECT count(*) FROM (SELECT 1 FROM sessions s WHERE {wheres} LIMIT ?)");
+    let count: i64 =
+        reader.prepare_cached(&sql)?.query_row(rusqlite::params_from_iter(&values), |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+struct Conditions {
+    with: &'static str,
+    wheres: String,
+    /// In the order of their places.
+    values: Vec<Box<dyn ToSql>>,
+}
+
+fn conditions(reach: &Reach) -> Conditions {
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    let mut wheres = LISTED.to_owned();
+    let mut with = "";
+    let key = |values: &mut Vec<Box<dyn ToSql>>, key: &SessionKey| {
+        values.push(Box::new(key.as_str().to_owned()));
+    };
+    match &reach.circle {
+        Circle::Everything => {}
+        Circle::Own(own) => {
+            key(&mut values, own);
+            wheres.push_str(" AND s.key = ?");
+        }
+        Circle::Tree(own) => {
+            with = TREE;
+            key(&mut values, own);
+            wheres.push_str(" AND s.key IN (SELECT key FROM tree)");
+        }
+        Circle::Agents { own, agents, agentless } => {
+            with = TREE;
+            key(&mut values, own);
+            let places = vec!["?"; agents.len()].join(", ");
+            // The sign keeps the order of the index: most sessions are reached mostly.
+            let reached = format!(
+                " AND (+s.key IN (SELECT key FROM tree) OR {OWNER} IN ({places}){})",
+                if *agentless { " OR substr(s.key, 1, 6) <> 'agent:'" } else { "" }
+            );
+            wheres.push_str(&reached);
+            values.extend(agents.iter().map(|agent| Box::new(owner(agent)) as Box<dyn ToSql>));
+        }
+    }
+    if !reach.kinds.is_empty() {
+        let places = vec!["?"; reach.kinds.len()].join(", ");
+        wheres.push_str(&format!(" AND {KIND} IN ({places})"));
+        values.extend(reach.kinds.iter().map(|kind| Box::new(kind.as_str()) as Box<dyn ToSql>));
+    }
+    if let Some(since) = reach.active_since {
+        wheres.push_str(" AND s.updated_at >= ?");
+        values.push(Box::new(since.as_millis()));
+    }
+    Conditions { with, wheres, values }
+}
+
+/// The part of a key that says whose it is; computed from the index, which has the key.
+const OWNER: &str = "substr(s.key, 1, 6 + instr(substr(s.key, 7), ':'))";
+
+fn owner(agent: &AgentId) -> String {
+    format!("agent:{agent}:")
+}
