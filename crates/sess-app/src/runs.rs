@@ -118,12 +118,7 @@ impl App {
             }
             for (run, depth, spent) in in_order(&tree) {
                 let Some(row) = self.row(caller, run, &mut known).await? else { continue };
-                rows.push(RunRow {
-                    depth,
-                    total_tokens: Some(spent.tokens),
-                    total_cost: spent.cost,
-                    ..row
-                });
+                rows.push(RunRow { depth, total_tokens: Some(spent.tokens), total_cost: spent.cost, ..row });
             }
         }
         Ok(rows)
@@ -318,7 +313,8 @@ mod tests {
 
     #[test]
     fn what_children_took_is_summed_up_at_their_parents() {
-        let tree = tree(&[(1, None, 1), (2, Some(1), 10), (4, Some(1), 1000), (3, Some(2), 100), (9, Some(8), 5)]);
+        let tree =
+            tree(&[(1, None, 1), (2, Some(1), 10), (4, Some(1), 1000), (3, Some(2), 100), (9, Some(8), 5)]);
         let rows: Vec<(String, usize, u64, Option<f64>)> = in_order(&tree)
             .into_iter()
             .map(|(run, depth, spent)| (run.id.as_str()[..23].to_owned(), depth, spent.tokens, spent.cost))

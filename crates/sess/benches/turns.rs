@@ -239,6 +239,7 @@ fn team() -> Team {
         handoffs: Vec::new(),
         sub_agents: Vec::new(),
         sandbox: None,
+        allow_agents: Vec::new(),
         limits: Limits { turns: Limits::TURNS, tokens: None, cost: None, seconds: None },
     };
     let model = ModelSpec {

@@ -62,7 +62,9 @@ fn render(message: &Value, text: &mut String) {
                 let name = Style::new().bold().apply_to(one_line(word("name")));
                 format!("● {name} {}", Style::new().dim().apply_to(arguments))
             }
-            "image" => Style::new().dim().apply_to(one_line(&format!("[image] {}", word("data")))).to_string(),
+            "image" => {
+                Style::new().dim().apply_to(one_line(&format!("[image] {}", word("data")))).to_string()
+            }
             _ => visible(word("text")),
         };
         for row in line.trim_end().lines() {

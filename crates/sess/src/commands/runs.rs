@@ -3,9 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use console::{Style, Term};
+use serde_json::json;
 use sess_app::{ListRuns, RunRow};
 use sess_core::{Timestamp, run::RunState};
-use serde_json::json;
 
 use super::{Context, send::short, wait};
 use crate::{
@@ -22,8 +22,7 @@ const ABOUT: usize = 7;
 const STATE: usize = 3;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Runs) -> anyhow::Result<()> {
-    let ask =
-        ListRuns { session: context.session.clone(), limit: Some(args.limit), as_tree: args.tree };
+    let ask = ListRuns { session: context.session.clone(), limit: Some(args.limit), as_tree: args.tree };
     if args.watch {
         return if output.is_terminal() && !output.json {
             watch(context, output, &ask).await

@@ -65,7 +65,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         },
         "accepted" => {
             output.line(&answer.run_id)?;
-            output.say(&format!("queued for {}; `sess wait {short}` waits for the reply", answer.session_key));
+            output
+                .say(&format!("queued for {}; `sess wait {short}` waits for the reply", answer.session_key));
         }
         "timeout" => {
             let delivery = answer.delivery.map(|delivery| match delivery {

@@ -66,7 +66,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         // A session that is deleted at its end takes its row with it.
         data["run"] = match row {
             Ok(row) => wait::masked_row(context, row)?,
-            Err(_) => json!({ "run_id": run.id, "state": run.state, "result": run.result, "error": run.error }),
+            Err(_) => {
+                json!({ "run_id": run.id, "state": run.state, "result": run.result, "error": run.error })
+            }
         };
         output.data(&data)?;
         return Ok(wait::exit_code(&run));

@@ -63,10 +63,8 @@ pub async fn until_end(
     spinner.set_message(format!("{} works", run.agent));
     let waiting = context.app.wait_for(&context.caller, &run.id, timeout);
     tokio::pin!(waiting);
-    let mut ticks = tokio::time::interval_at(
-        tokio::time::Instant::now() + SPINNER_AFTER,
-        Duration::from_millis(100),
-    );
+    let mut ticks =
+        tokio::time::interval_at(tokio::time::Instant::now() + SPINNER_AFTER, Duration::from_millis(100));
     let ended = loop {
         tokio::select! {
             ended = &mut waiting => break ended?,
