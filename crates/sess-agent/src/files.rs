@@ -3,6 +3,7 @@
 //! Text is UTF-8. A file that is not is shown with `�` for what cannot be read, which is said; it is
 //! never edited, because saving it would lose those bytes.
 
+pub mod attachments;
 mod beneath;
 mod search;
 mod text;

@@ -14,7 +14,7 @@ use sess_core::{
     turn::{self, Call, Effect, Ending, Failure, Input, Next, Permit, Rules, StopCause, Turn, Verdict},
 };
 use tokio::{
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinHandle, JoinSet},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,10 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns the messages that a model may have to know: from the newest compaction on.
     async fn transcript(&self) -> Result<Vec<Body>, HostError>;
+
+    /// Records that the model is asked for the first time. The model does not wait for it, but
+    /// nothing is recorded before.
+    async fn begin(&self) -> Result<(), HostError>;
 
     /// Makes messages part of the transcript; durable when it returns.
     async fn record(&self, messages: Vec<Body>) -> Result<(), HostError>;
@@ -148,6 +152,7 @@ pub async fn drive(
         unrecorded: Vec::new(),
         request: Arc::default(),
         result: None,
+        beginning: Beginning::Ahead,
         work: JoinSet::new(),
         asking: None,
         interrupt: CancellationToken::new(),
@@ -155,7 +160,9 @@ pub async fn drive(
         started,
         partial: Usage::default(),
     };
-    driver.run().await
+    let ended = driver.run().await?;
+    driver.begun().await?;
+    Ok(ended)
 }
 
 struct Driver {
@@ -169,6 +176,7 @@ struct Driver {
     unrecorded: Vec<Body>,
     request: Arc<Request>,
     result: Option<String>,
+    beginning: Beginning,
     work: JoinSet<Done>,
     asking: Option<AbortHandle>,
     /// Stops the model and the tools.
@@ -178,6 +186,14 @@ struct Driver {
     started: Instant,
     /// What a reply took that broke off.
     partial: Usage,
+}
+
+/// Whether it is recorded that the model was asked.
+enum Beginning {
+    Ahead,
+    /// On its way, beside the first question to the model.
+    Recording(JoinHandle<Result<(), HostError>>),
+    Recorded,
 }
 
 /// Something that was at work has ended.
@@ -250,8 +266,14 @@ impl Driver {
                 self.flush().await?;
                 return Ok(Some(Input::Prepared { tokens: self.prepare() }));
             }
-            Effect::AskModel => self.ask_model(),
-            Effect::Compact => self.compact(),
+            Effect::AskModel => {
+                self.begin();
+                self.ask_model();
+            }
+            Effect::Compact => {
+                self.begin();
+                self.compact();
+            }
             Effect::Run(call) => {
                 self.flush().await?;
                 self.run_tool(call);
@@ -323,6 +345,22 @@ impl Driver {
             + request.messages.iter().map(size_bytes).sum::<usize>();
         self.request = Arc::new(request);
         estimate_tokens(bytes)
+    }
+
+    /// Has it recorded that the model is asked, once and beside the asking: a turn costs no flush for it.
+    fn begin(&mut self) {
+        if matches!(self.beginning, Beginning::Ahead) {
+            let host = Arc::clone(&self.host);
+            self.beginning = Beginning::Recording(tokio::spawn(async move { host.begin().await }));
+        }
+    }
+
+    async fn begun(&mut self) -> Result<(), HostError> {
+        let Beginning::Recording(recording) = std::mem::replace(&mut self.beginning, Beginning::Recorded)
+        else {
+            return Ok(());
+        };
+        recording.await.map_err(|error| HostError(format!("a part of the turn broke: {error}")))?
     }
 
     fn ask_model(&mut self) {
@@ -453,6 +491,7 @@ impl Driver {
         if self.unrecorded.is_empty() {
             return Ok(());
         }
+        self.begun().await?;
         self.host.record(std::mem::take(&mut self.unrecorded)).await
     }
 }

@@ -4,10 +4,14 @@
 //! holds its lease and renews it; when the node dies, the lease ends and another
 //! node settles the run. Everything a run records is fenced by its lease.
 
+mod executing;
+mod follow_ups;
 mod host;
 mod node;
 mod person;
+mod posting;
 mod routing;
+mod seats;
 mod task;
 mod toolboxes;
 
@@ -20,17 +24,16 @@ use std::{
 use sess_agent::{
     model::{Model, ModelError},
     tool::Toolbox,
-    turn,
 };
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source,
-    agent::{Agent, ModelSpec, Team, ToolsetKind},
+    agent::{Agent, Effort, ModelSpec, Team, Thinking, ToolsetKind},
     identity::Claim,
     message::{Body, Provenance, Role},
     permission::Trust,
-    run::{BootTime, Errand, Lineage, Outcome, Run, RunState},
+    run::{BootTime, Errand, Lineage, Run, RunState},
     sandbox::{self, Sandbox},
-    session::{NewSession, Session},
+    session::{NewSession, Session, ThinkingLevel},
 };
 use sess_store::{Lease, NewMessage, NewRun, Store};
 use tokio::time::Instant;
@@ -38,8 +41,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{App, Caller, Error, Kind, Result};
 
+use executing::Attendance;
+use seats::Attended;
+
 pub use node::Work;
 pub use person::{Answer, Nobody, Permission, Person, Place, Question};
+pub use posting::Channels;
 pub use routing::{Line, split_command};
 pub use sess_agent::turn::News;
 
@@ -62,6 +69,8 @@ pub type OpenTools = dyn Fn(&WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String>
 pub struct WorldTools<'a> {
     pub kind: &'a ToolsetKind,
     pub session: &'a SessionId,
+    /// Where the session works; a directory that may be gone.
+    pub workspace: Option<&'a str>,
     pub sandbox: Option<&'a Sandbox>,
 }
 
@@ -91,6 +100,12 @@ struct Inner {
     toolboxes: Mutex<HashMap<ToolboxPlace, Arc<dyn Toolbox>>>,
     /// Tools that the person allowed until this process ends.
     allowed: Mutex<Vec<String>>,
+    /// Sessions that this process executes by itself, and how often it does; its node leaves them alone.
+    attended: Attended,
+    /// Sessions that a person has open here, and how often.
+    seated: Attended,
+    /// Where posts go.
+    channels: Mutex<Vec<Arc<dyn Channels>>>,
 }
 
 /// Whose toolbox: in which session, of which agent, and where in its list.
@@ -117,6 +132,9 @@ impl App {
             models: Mutex::default(),
             toolboxes: Mutex::default(),
             allowed: Mutex::default(),
+            attended: Attended::default(),
+            seated: Attended::default(),
+            channels: Mutex::default(),
         };
         Agents { inner: Arc::new(inner) }
     }
@@ -182,12 +200,39 @@ impl Agents {
 
     /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.
     pub async fn say(&self, request: Request, cancel: &CancellationToken) -> Result<Run> {
-        let run = self.queue(request).await?;
-        self.finish(&run, cancel).await
+        self.say_below(request, None, cancel).await
+    }
+
+    /// As [`Agents::say`], for a run that another one asked for.
+    async fn say_below(
+        &self,
+        mut request: Request,
+        parent: Option<&Run>,
+        cancel: &CancellationToken,
+    ) -> Result<Run> {
+        if request.session.title.is_empty() {
+            request.session.title = title(&request.text);
+        }
+        let session = request.session.clone();
+        let _here = self.inner.attended.enter(&session.id);
+        // From before it is queued: no other node takes what somebody here waits for.
+        let (seat, queued) = tokio::join!(self.take_seat(&session), self.queue_below(request, parent));
+        let run = queued?;
+        match seat {
+            Some(seat) => tokio::select! {
+                finished = self.finish(&run, cancel) => finished,
+                () = seat.keep() => unreachable!("a seat is kept until it is given up"),
+            },
+            None => self.finish(&run, cancel).await,
+        }
     }
 
     /// Makes a request durable.
     pub async fn queue(&self, request: Request) -> Result<Run> {
+        self.queue_below(request, None).await
+    }
+
+    async fn queue_below(&self, request: Request, parent: Option<&Run>) -> Result<Run> {
         let app = self.app();
         let at = app.now();
         if request.text.trim().is_empty() && request.note.is_none() {
@@ -216,7 +261,7 @@ impl Agents {
             messages,
             key: request.idempotency_key.map(|key| sess_store::RequestKey { key, fingerprint }),
             errand: Errand::Message,
-            lineage: Lineage::first(&id),
+            lineage: parent.map_or_else(|| Lineage::first(&id), Lineage::below),
             caps: Vec::new(),
             id,
         };
@@ -227,7 +272,9 @@ impl Agents {
     pub async fn finish(&self, run: &Run, cancel: &CancellationToken) -> Result<Run> {
         let app = self.app();
         let store = app.store()?;
-        let names: Vec<AgentId> = self.team().agents().iter().map(|agent| agent.name.clone()).collect();
+        let names = self.names();
+        let _here = self.inner.attended.enter(&run.session);
+        let attendance = Attendance::in_person(self);
         let mut changes = store.changes();
         let mut blocked_since: Option<Instant> = None;
         let (begun, mut was_told) = (Instant::now(), false);
@@ -247,7 +294,9 @@ impl Agents {
             if let Some(leased) = store.lease_run(&run.session, &names, lease.clone(), app.now()).await? {
                 // Who gives up on their own run has no say about one that was queued before it.
                 let stop = if leased.id == run.id { cancel.child_token() } else { CancellationToken::new() };
-                self.execute(&*store, leased, lease, &stop).await?;
+                let id = leased.id.clone();
+                self.execute(&*store, leased, lease, &stop, &attendance).await?;
+                self.settle_one(&*store, &id).await;
                 continue;
             }
             let until = store.running_until(&run.session).await?;
@@ -301,6 +350,11 @@ impl Agents {
         Ok(oldest.filter(|run| self.team().agent(&run.agent).is_none()))
     }
 
+    /// Returns the agents that this node can run.
+    fn names(&self) -> Vec<AgentId> {
+        self.team().agents().iter().map(|agent| agent.name.clone()).collect()
+    }
+
     fn new_lease(&self) -> Result<Lease> {
         let token = format!("{:032x}", self.app().random());
         Ok(Lease { token, node: self.inner.node.clone(), until: self.lease_end()? })
@@ -311,101 +365,40 @@ impl Agents {
         Ok(sess_store::boot_time()?.plus(millis))
     }
 
-    /// Executes a run under its lease, and stores its outcome.
-    async fn execute(
-        &self,
-        store: &dyn Store,
-        run: Run,
-        lease: Lease,
-        stop: &CancellationToken,
-    ) -> Result<()> {
-        let app = self.app();
-        let session = store.session(&run.session).await?;
-        let session = session.ok_or_else(|| Error::NotFound(format!("session {} is gone", run.session)))?;
-        let host = host::RunHost::new(self.clone(), session, &run, lease.clone()).await?;
-        let ended = {
-            let renewing = self.keep_lease(run.id.clone(), lease.clone(), stop.clone());
-            tokio::pin!(renewing);
-            let driving = async {
-                host.begin(&run.agent).await?;
-                turn::drive(Arc::new(host), run.agent.clone(), stop).await
+    /// Returns what an agent's turns in a session ask: its own model, unless the session has another.
+    fn model_spec(&self, session: &Session, agent: &Agent) -> Result<ModelSpec> {
+        let team = self.team();
+        let mut spec = match &session.facts.model {
+            None => team.model_of(agent).clone(),
+            Some(name) => {
+                let named = team.models().iter().find(|model| model.name == *name);
+                let gone = || {
+                    Error::Unavailable(format!("the model \"{name}\" of this session is not configured here"))
+                };
+                named.ok_or_else(gone)?.clone()
+            }
+        };
+        if let Some(level) = session.facts.thinking {
+            spec.thinking = match level {
+                ThinkingLevel::Off => Thinking::Off,
+                ThinkingLevel::Minimal => Thinking::Effort(Effort::Minimal),
+                ThinkingLevel::Low => Thinking::Effort(Effort::Low),
+                ThinkingLevel::Medium => Thinking::Effort(Effort::Medium),
+                ThinkingLevel::High => Thinking::Effort(Effort::High),
             };
-            tokio::select! {
-                ended = driving => ended,
-                () = &mut renewing => unreachable!("a lease is kept until the run ends"),
-            }
-        };
-        let (outcome, messages) = match ended {
-            Ok(ended) => {
-                let outcome = Outcome {
-                    state: ended.verdict.state,
-                    result: ended.result,
-                    error: ended.verdict.error,
-                    usage: ended.usage,
-                };
-                (outcome, ended.messages)
-            }
-            Err(error) => {
-                let outcome = Outcome {
-                    state: RunState::Failed,
-                    result: None,
-                    error: Some(error.to_string()),
-                    usage: run.usage,
-                };
-                (outcome, Vec::new())
-            }
-        };
-        let messages = messages.into_iter().map(|body| app.new_message(&run.id, body)).collect();
-        match store.end_run(&run.id, &lease, messages, outcome, app.now()).await {
-            // Another node has settled the run: what came too late is left out.
-            Err(sess_store::Error::Conflict(reason)) => {
-                tracing::warn!(run = %run.id, reason, "the run was settled by another node");
-                Ok(())
-            }
-            ended => Ok(ended?),
         }
+        Ok(spec)
     }
 
-    /// Renews a lease for as long as it is polled; stops the run when it is lost or cancelled elsewhere.
-    async fn keep_lease(&self, run: RunId, lease: Lease, stop: CancellationToken) {
-        let store = match self.app().store() {
-            Ok(store) => store,
-            Err(error) => return lost(&run, &error, &stop).await,
-        };
-        let mut lease = lease;
-        let mut changes = store.changes();
-        loop {
-            // Every third of it, and whenever somebody may have asked the run to stop.
-            let third = self.inner.setup.lease / 3;
-            tokio::time::sleep(third / 4).await;
-            let _due = tokio::time::timeout(third * 3 / 4, changes.changed()).await;
-            let renewed = match self.lease_end() {
-                Ok(until) => {
-                    lease.until = until;
-                    store.renew_run(&run, &lease).await
-                }
-                Err(error) => Err(error),
-            };
-            match renewed {
-                Ok(renewed) if renewed.is_cancelled => stop.cancel(),
-                Ok(_) => {}
-                Err(sess_store::Error::Conflict(_)) => {
-                    let error = Error::Unavailable("another node has settled it".to_owned());
-                    return lost(&run, &error, &stop).await;
-                }
-                // A full disk, say: the lease lasts a while yet.
-                Err(error) => tracing::warn!(%error, %run, "the lease of a run was not renewed"),
-            }
-        }
-    }
-
-    fn model(&self, agent: &Agent) -> Result<Arc<dyn Model>, ModelError> {
+    fn model(&self, spec: &ModelSpec) -> Result<Arc<dyn Model>, ModelError> {
+        // The same model may be asked to think more or less.
+        let kept_as = format!("{} {:?}", spec.name, spec.thinking);
         let mut models = self.inner.models.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = models.get(&agent.model) {
+        if let Some(model) = models.get(&kept_as) {
             return Ok(Arc::clone(model));
         }
-        let model = (self.inner.setup.open_model)(self.team().model_of(agent))?;
-        models.insert(agent.model.clone(), Arc::clone(&model));
+        let model = (self.inner.setup.open_model)(spec)?;
+        models.insert(kept_as, Arc::clone(&model));
         Ok(model)
     }
 
@@ -438,10 +431,12 @@ impl Agents {
     }
 
     /// Returns the caller that an agent's tools act as.
-    fn caller_of(&self, session: &Session, agent: &AgentId, sandbox: Option<&Sandbox>) -> Caller {
+    fn caller_of(&self, session: &Session, run: &Run, agent: &AgentId, sandbox: Option<&Sandbox>) -> Caller {
         let mut caller = self.app().caller(&crate::Signals::default());
         caller.identity.session = Claim::Id(session.id.clone(), session.source);
         caller.agent = agent.clone();
+        caller.run = Some(Box::new(run.clone()));
+        caller.is_sandboxed = sandbox.is_some();
         if sandbox.is_some_and(|sandbox| sandbox.session_tools == sandbox::SessionTools::Spawned) {
             caller.confinement = sess_core::policy::Confinement::Sandboxed;
         }
@@ -450,19 +445,12 @@ impl Agents {
 }
 
 /// Returns what a new session is called: the beginning of what was said first.
-fn title(text: &str) -> String {
+pub(crate) fn title(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     match line.char_indices().nth(TITLE_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
         None => line.to_owned(),
     }
-}
-
-/// A run that was lost must stop; whoever awaits the lease waits for that.
-async fn lost(run: &RunId, error: &Error, stop: &CancellationToken) {
-    tracing::warn!(%run, %error, "the lease of a run is lost");
-    stop.cancel();
-    std::future::pending::<()>().await;
 }
 
 impl App {

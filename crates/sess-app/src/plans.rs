@@ -598,6 +598,18 @@ impl App {
         Ok(())
     }
 
+    /// Removes the plan file of a session that is gone, if it has one.
+    pub(crate) async fn remove_plan_file(&self, id: &SessionId) -> Result<()> {
+        if !self.plan_files()?.path(id).exists() {
+            return Ok(());
+        }
+        let dir = self.lock_plans().await?;
+        if dir.is_regular(id) {
+            dir.remove(id)?;
+        }
+        Ok(())
+    }
+
     fn answer(&self, id: &SessionId, revision: u64, state: State, bytes: u64) -> Result<PlanAnswer> {
         let path = self.plan_files()?.path(id).to_string_lossy().into_owned();
         Ok(PlanAnswer { path, session_id: id.to_string(), revision, state: state.to_string(), bytes })

@@ -16,6 +16,7 @@ pub mod rules;
 pub mod run;
 pub mod sandbox;
 pub mod session;
+pub mod spawn;
 pub mod time;
 pub mod transcript;
 pub mod turn;

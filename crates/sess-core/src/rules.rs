@@ -26,7 +26,7 @@ pub struct SessionRules {
     pub sub_agent_timeout_seconds: Option<u64>,
     /// `agents.defaults.subagents.archiveAfterMinutes`.
     pub archive_after_minutes: u64,
-    /// `agents.defaults.subagents.allowAgents`: whom a caller may spawn whose agent is not configured.
+    /// `agents.defaults.subagents.allowAgents`: whom an agent may spawn that is not configured here.
     pub default_allow_agents: Vec<String>,
 }
 

@@ -99,6 +99,10 @@ impl Host for Stage {
         Ok(Vec::new())
     }
 
+    async fn begin(&self) -> Result<(), HostError> {
+        Ok(())
+    }
+
     async fn record(&self, _messages: Vec<Body>) -> Result<(), HostError> {
         Ok(())
     }

@@ -1,10 +1,38 @@
 //! A node at work: it executes runs that anybody queued, and settles what follows them.
 
-use sess_core::{RunId, SessionId};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use sess_core::{
+    AgentId, RunId, SessionId, Timestamp,
+    run::{Run, RunState},
+    session::Runner,
+};
+use sess_store::Store;
+use tokio::{
+    sync::watch,
+    task::{Id, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::Agents;
+use super::{Agents, LOOK_AGAIN, executing::Attendance};
 use crate::Result;
+
+/// How long a node that is stopped waits for what it executes.
+const GIVE_UP_WITHIN: Duration = Duration::from_millis(1_500);
+/// How often spawned sessions are looked through for those that are over.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+/// The most runs of one tree that are looked at.
+const TREE_LOOKED_AT: usize = 10_000;
+/// The most unsettled runs that are looked at.
+const UNSETTLED_LOOKED_AT: usize = 10_000;
 
 /// Which runs a node takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,17 +47,259 @@ impl Agents {
     /// Executes runs, settles follow-ups, delivers posts and archives what is over, until `stop`.
     ///
     /// Whatever it executes then is given up: what has not begun is queued again, the rest is `aborted`.
-    pub async fn work(&self, _work: Work, _stop: &CancellationToken) -> Result<()> {
-        todo!()
+    pub async fn work(&self, work: Work, stop: &CancellationToken) -> Result<()> {
+        let mut node = Node::new(self, work)?;
+        while !stop.is_cancelled() {
+            node.look().await;
+            tokio::select! {
+                () = node.woken() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        node.attendance_halt.cancel();
+        node.give_up().await;
+        Ok(())
     }
 
-    /// Works until everything that `root` led to is over.
-    pub async fn finish_tree(&self, _root: &RunId, _stop: &CancellationToken) -> Result<()> {
-        todo!()
+    /// Works until everything that `root` led to is over. When `stop` is first, what is open is cancelled.
+    pub async fn finish_tree(&self, root: &RunId, stop: &CancellationToken) -> Result<()> {
+        let mut node = Node::new(self, Work::Tree(root.clone()))?;
+        loop {
+            node.look().await;
+            if node.tasks.is_empty() && node.is_over(root).await? {
+                return Ok(());
+            }
+            tokio::select! {
+                () = node.woken() => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        for run in node.store.runs_below(root, TREE_LOOKED_AT).await? {
+            if !run.state.has_ended() {
+                node.store.cancel_run(&run.id, self.app().now()).await?;
+            }
+        }
+        node.give_up().await;
+        self.settle_ended(&*node.store).await
+    }
+}
+
+/// What a node is about.
+struct Node {
+    agents: Agents,
+    store: Arc<dyn Store>,
+    work: Work,
+    names: Vec<AgentId>,
+    changes: watch::Receiver<u64>,
+    /// What it does now; for runs, in which session.
+    tasks: JoinSet<()>,
+    busy: HashMap<Id, Busy>,
+    /// How many of its runs wait for other runs: these take nobody's place.
+    waiting: Arc<AtomicUsize>,
+    /// Stops what it executes.
+    stop: CancellationToken,
+    /// Set when what it executes is given up, rather than cancelled.
+    attendance_halt: CancellationToken,
+    reaped: Option<Instant>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Busy {
+    Executing(SessionId),
+    Posting,
+}
+
+impl Node {
+    fn new(agents: &Agents, work: Work) -> Result<Self> {
+        let store = agents.app().store()?;
+        Ok(Self {
+            agents: agents.clone(),
+            work,
+            names: agents.names(),
+            changes: store.changes(),
+            store,
+            tasks: JoinSet::new(),
+            busy: HashMap::new(),
+            waiting: Arc::default(),
+            stop: CancellationToken::new(),
+            attendance_halt: CancellationToken::new(),
+            reaped: None,
+        })
     }
 
-    /// Keeps the seat in a session for as long as it is polled: its runs are executed here.
-    pub async fn sit(&self, _session: &SessionId) -> Result<()> {
-        todo!()
+    /// Looks once for everything there is to do. What fails is tried again at the next look.
+    async fn look(&mut self) {
+        self.changes.mark_unchanged();
+        if let Err(error) = self.look_over().await {
+            tracing::warn!(%error, "this node cannot work now");
+        }
+    }
+
+    async fn look_over(&mut self) -> Result<()> {
+        let now = self.agents.app().now();
+        self.store.settle_lapsed_runs(&sess_store::boot_time()?, now).await?;
+        self.agents.settle_ended(&*self.store).await?;
+        self.begin_due().await?;
+        if self.work == Work::All {
+            self.begin_posting();
+            self.reap(now).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be something to do.
+    async fn woken(&mut self) {
+        let patience = LOOK_AGAIN.min(self.agents.inner.setup.lease);
+        tokio::select! {
+            _ = self.changes.changed() => {}
+            () = tokio::time::sleep(patience) => {}
+            Some(ended) = self.tasks.join_next_with_id() => {
+                let id = match ended {
+                    Ok((id, ())) => id,
+                    Err(error) => {
+                        tracing::error!(%error, "a task of this node broke; the lease of its run will lapse");
+                        error.id()
+                    }
+                };
+                self.busy.remove(&id);
+            }
+        }
+    }
+
+    /// Begins to execute as many due runs as there is room for.
+    async fn begin_due(&mut self) -> Result<()> {
+        let most = self.agents.app().configured()?.rules.limits.concurrent as usize;
+        let executing = self.busy.values().filter(|busy| **busy != Busy::Posting).count();
+        let room = most.saturating_sub(executing.saturating_sub(self.waiting.load(Ordering::Relaxed)));
+        if room == 0 {
+            return Ok(());
+        }
+        let root = match &self.work {
+            Work::All => None,
+            Work::Tree(root) => Some(root),
+        };
+        let node = &self.agents.inner.node;
+        // Those that are about to begin may still count as due.
+        let due = self.store.due_sessions(&self.names, node, root, room + executing).await?;
+        let begun = due.into_iter().filter(|session| {
+            let is_busy = self.busy.values().any(|busy| *busy == Busy::Executing(session.clone()));
+            !is_busy && !self.agents.inner.attended.contains(session)
+        });
+        for session in begun.take(room).collect::<Vec<_>>() {
+            self.begin(session);
+        }
+        Ok(())
+    }
+
+    /// Executes the next run of a session, in a task of its own.
+    fn begin(&mut self, session: SessionId) {
+        let (agents, store, names) = (self.agents.clone(), Arc::clone(&self.store), self.names.clone());
+        let (stop, halt) = (self.stop.child_token(), self.attendance_halt.clone());
+        let waiting = Arc::clone(&self.waiting);
+        let of = session.clone();
+        let task = self.tasks.spawn(async move {
+            if let Err(error) = agents.execute_next(&*store, &names, &session, &stop, halt, waiting).await {
+                tracing::warn!(%error, %session, "a run was not executed to its end");
+            }
+        });
+        self.busy.insert(task.id(), Busy::Executing(of));
+    }
+
+    /// Delivers posts, one at a time.
+    fn begin_posting(&mut self) {
+        if self.busy.values().any(|busy| *busy == Busy::Posting) || !self.agents.can_post() {
+            return;
+        }
+        let (agents, store) = (self.agents.clone(), Arc::clone(&self.store));
+        let task = self.tasks.spawn(async move {
+            loop {
+                match agents.post_next(&*store).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "posts cannot be delivered now");
+                        break;
+                    }
+                }
+            }
+        });
+        self.busy.insert(task.id(), Busy::Posting);
+    }
+
+    /// Archives spawned sessions that have been over for long enough.
+    async fn reap(&mut self, now: Timestamp) -> Result<()> {
+        if self.reaped.is_some_and(|reaped| reaped.elapsed() < REAP_EVERY) {
+            return Ok(());
+        }
+        self.reaped = Some(Instant::now());
+        let minutes = self.agents.app().configured()?.rules.archive_after_minutes;
+        let millis = i64::try_from(minutes.saturating_mul(60_000)).unwrap_or(i64::MAX);
+        let before = Timestamp::from_millis_clamped(now.as_millis().saturating_sub(millis));
+        for session in self.store.archive_spawned(before, now).await? {
+            self.agents.close_toolboxes(&session.id);
+        }
+        Ok(())
+    }
+
+    /// Stops what it executes, and waits for that as long as may be; what is left loses its lease.
+    async fn give_up(&mut self) {
+        self.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GIVE_UP_WITHIN, ended).await.is_err() {
+            self.tasks.shutdown().await;
+        }
+    }
+
+    /// Tells whether nothing of a tree is open or unsettled that this node could do something about.
+    async fn is_over(&self, root: &RunId) -> Result<bool> {
+        let before = self.store.runs_below(root, TREE_LOOKED_AT).await?;
+        for run in &before {
+            if !run.state.has_ended() && self.is_ours(run).await? {
+                return Ok(false);
+            }
+        }
+        let unsettled = self.store.unsettled_runs(UNSETTLED_LOOKED_AT).await?;
+        if unsettled.iter().any(|run| run.lineage.root == *root) {
+            return Ok(false);
+        }
+        // What was unsettled at the first look may have led to further runs meanwhile.
+        let after = self.store.runs_below(root, TREE_LOOKED_AT).await?;
+        Ok(after.len() == before.len())
+    }
+
+    /// Tells whether an open run can come to its end without a program that we do not run.
+    async fn is_ours(&self, run: &Run) -> Result<bool> {
+        if run.state == RunState::Running {
+            return Ok(true);
+        }
+        let Some(session) = self.store.session(&run.session).await? else { return Ok(false) };
+        let is_known = self.names.contains(&run.agent) || self.store.seat(&run.session).await?.is_some();
+        Ok(session.facts.runner == Runner::Here && is_known)
+    }
+}
+
+impl Agents {
+    /// Takes the next run of a session, if it is still there to be taken, and executes it.
+    async fn execute_next(
+        &self,
+        store: &dyn Store,
+        names: &[AgentId],
+        session: &SessionId,
+        stop: &CancellationToken,
+        halt: CancellationToken,
+        waiting: Arc<AtomicUsize>,
+    ) -> Result<()> {
+        let lease = self.new_lease()?;
+        let Some(run) = store.lease_run(session, names, lease.clone(), self.app().now()).await? else {
+            return Ok(());
+        };
+        let mut attendance = Attendance::in_background(halt, waiting);
+        if self.inner.seated.contains(session) {
+            attendance.person = Arc::clone(self.person());
+        }
+        let id = run.id.clone();
+        let executed = self.execute(store, run, lease, stop, &attendance).await;
+        self.settle_one(store, &id).await;
+        executed
     }
 }

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use sess_agent::tool::{ToolDef, ToolOutput, Toolbox};
 use sess_core::{
-    RunId, SessionKey, Source,
+    SessionKey, Source,
     agent::Agent,
     message::{Block, Body, Provenance, Role},
     permission::Reach,
-    run::RunState,
+    run::{Run, RunState},
     session::{NewSession, Session},
 };
 use sess_store::Lease;
@@ -23,7 +23,9 @@ use crate::Result;
 pub(super) struct Tasks {
     pub(super) agents: Agents,
     pub(super) session: Session,
-    pub(super) run: RunId,
+    pub(super) run: Run,
+    /// How many sessions are above.
+    pub(super) depth: usize,
     pub(super) lease: Lease,
     pub(super) to: Vec<Agent>,
 }
@@ -80,6 +82,13 @@ impl Tasks {
         cancel: &CancellationToken,
     ) -> Result<ToolOutput> {
         let app = self.agents.app();
+        let most = app.configured()?.rules.limits.depth;
+        if self.depth + 1 > most as usize {
+            return Ok(ToolOutput::error(format!(
+                "this task is {} sessions deep, of at most {most}: do the work yourself",
+                self.depth
+            )));
+        }
         let mut session = NewSession::chat(sess_core::id::uuid(app.random()), Source::Native, app.now());
         session.key = SessionKey::sub_agent(&agent, &session.id);
         session.agent = agent.clone();
@@ -91,7 +100,7 @@ impl Tasks {
         store.ensure_session(session.clone()).await?;
         let mut mark = Body::text(Role::System, "", app.now());
         mark.content = vec![Block::SubSession { session_id: id.clone() }];
-        store.append_in_run(&self.run, &self.lease, vec![app.new_message(&self.run, mark)]).await?;
+        store.append_in_run(&self.run.id, &self.lease, vec![app.new_message(&self.run.id, mark)]).await?;
         let mut note = Body::text(Role::User, task, app.now());
         note.provenance = Some(Provenance::InterSession {
             source_session_key: self.session.key.clone(),
@@ -105,10 +114,9 @@ impl Tasks {
             note: Some(note),
             idempotency_key: None,
         };
-        let run = self.agents.queue(request).await?;
         // A task may hold tasks: the future would contain itself.
-        let finished = Box::pin(self.agents.finish(&run, cancel)).await;
-        self.agents.close_toolboxes(&run.session);
+        let finished = Box::pin(self.agents.say_below(request, Some(&self.run), cancel)).await;
+        self.agents.close_toolboxes(&id);
         let run = finished?;
         let result = run.result.unwrap_or_default();
         Ok(match run.state {

@@ -1,6 +1,9 @@
 //! Tools of our own, as an agent's toolboxes.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -19,6 +22,27 @@ pub(super) struct AppTools {
     pub(super) app: App,
     pub(super) caller: Caller,
     pub(super) toolset: Toolset,
+    /// How many of the node's runs wait for other runs.
+    pub(super) waiting: Arc<AtomicUsize>,
+}
+
+/// The tool that waits for another session's run.
+const WAITS: &str = "sessions_send";
+
+/// Counts a run that waits for another one.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[async_trait]
@@ -35,10 +59,21 @@ impl Toolbox for AppTools {
         ours.map(def).collect()
     }
 
-    async fn call(&self, name: &str, arguments: Map<String, Value>, _: &CancellationToken) -> ToolOutput {
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        cancel: &CancellationToken,
+    ) -> ToolOutput {
         let call =
             ToolCall { name: name.to_owned(), arguments: Value::Object(arguments), idempotency_key: None };
-        match self.app.call_tool(&self.caller, call).await {
+        let _waiting = (name == WAITS).then(|| Waiting::new(&self.waiting));
+        let answer = tokio::select! {
+            answer = self.app.call_tool(&self.caller, call) => answer,
+            // Whatever was sent goes on; only nobody waits for it here.
+            () = cancel.cancelled(), if name == WAITS => return ToolOutput::error("the turn was stopped"),
+        };
+        match answer {
             Some(answer) if answer.is_error => ToolOutput::error(answer.text),
             Some(answer) => ToolOutput::ok(answer.text),
             None => ToolOutput::error(format!("unknown tool \"{name}\"")),

@@ -150,6 +150,7 @@ fn agent(name: &str) -> Agent {
         handoffs: Vec::new(),
         sub_agents: Vec::new(),
         sandbox: None,
+        allow_agents: Vec::new(),
         limits: Limits::default(),
     }
 }

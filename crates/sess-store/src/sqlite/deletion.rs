@@ -1,6 +1,6 @@
 //! What becomes of sessions that are done with: archived, or deleted.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use serde_json::json;
 use sess_core::{SessionId, Timestamp, run::BootTime, session::Session};
 
@@ -109,12 +109,6 @@ pub(super) fn left(
 const SPAWNED: &str = "instr(facts, '\"isSpawned\":true') AND archived_at IS NULL AND deleted_at IS NULL \
      AND updated_at < ?1 ORDER BY updated_at";
 
-/// Returns the session that was deleted, by its number, for whoever made something from it.
-pub(super) fn id_of(reader: &Connection, n: i64) -> rusqlite::Result<Option<String>> {
-    let sql = "SELECT id FROM sessions WHERE n = ?1";
-    reader.prepare_cached(sql)?.query_row([n], |row| row.get(0)).optional()
-}
-
 /// A deletion as index and mirror take it in.
 pub(super) struct Deleted {
     pub(super) position: u64,
@@ -126,8 +120,8 @@ pub(super) struct Deleted {
 /// Returns the deletions after a position, up to another.
 pub(super) fn after(reader: &Connection, position: u64, end: u64) -> rusqlite::Result<Vec<Deleted>> {
     let mut statement = reader.prepare_cached(
-        "SELECT n, session, data, crc FROM events WHERE kind = 'session_deleted' AND n > ?1 AND n <= ?2 \
-         ORDER BY n",
+        "SELECT e.n, s.id, e.data, e.crc FROM events e LEFT JOIN sessions s ON s.n = e.session \
+         WHERE e.kind = 'session_deleted' AND e.n > ?1 AND e.n <= ?2 ORDER BY e.n",
     )?;
     let mut rows = statement.query(params![messages::signed(position), messages::signed(end)])?;
     let mut found = Vec::new();
@@ -139,7 +133,7 @@ pub(super) fn after(reader: &Connection, position: u64, end: u64) -> rusqlite::R
         let spans = serde_json::from_value(data["positions"].clone()).ok().filter(|_| is_whole);
         found.push(Deleted {
             position,
-            session: id_of(reader, row.get(1)?)?.unwrap_or_default(),
+            session: row.get(1).unwrap_or_default(),
             // A damaged event: what is left in the index leads nowhere.
             spans: spans.unwrap_or_default(),
         });

@@ -24,6 +24,7 @@ use sess_core::session::Session;
 use super::{
     Sqlite,
     connection::{self, Identity, suffixed, tighten, wait_a_little},
+    deletion::{self, Deleted},
     messages, mirror,
     readers::Readers,
     sessions,
@@ -40,15 +41,16 @@ const SEARCH_WITHIN: Duration = Duration::from_secs(2);
 /// How many hits are looked at in one go, when a filter drops most of them.
 const HITS_AT_ONCE_MAX: usize = 1_024;
 
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 const SCHEMA: &str = "
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS progress (position INTEGER NOT NULL, message TEXT NOT NULL);
 INSERT INTO progress SELECT 0, '' WHERE NOT EXISTS (SELECT 1 FROM progress);
 CREATE TABLE IF NOT EXISTS mirrors (session TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS words
-    USING fts5 (text, content = '', columnsize = 0, prefix = '1 2 3', tokenize = 'unicode61 remove_diacritics 2');
-PRAGMA user_version = 1;
+    USING fts5 (text, content = '', contentless_delete = 1, prefix = '1 2 3',
+        tokenize = 'unicode61 remove_diacritics 2');
+PRAGMA user_version = 2;
 COMMIT;
 ";
 
@@ -231,23 +233,23 @@ impl Worker {
         let index = |error: rusqlite::Error| Trouble::Index(self.index_error(&error));
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(index)?;
         let (done, message) = progress(&tx).map_err(index)?;
-        let (known, rows, all) = self
+        let (known, news, all) = self
             .readers
             .query(|reader| {
-                let known = message_at(reader, done)?;
-                Ok((known, mirror::rows_after(reader, done, BATCH_LEN)?, newest(reader)?))
+                // As of one moment, or a deletion could overtake a message.
+                let snapshot = reader.unchecked_transaction()?;
+                Ok((mark_at(&snapshot, done)?, News::after(&snapshot, done)?, newest(&snapshot)?))
             })
             .map_err(Trouble::Store)?;
-        if done > 0 && known.as_ref() != Some(&message) {
+        let is_ours = match known {
+            Some(known) => known == message,
+            None => done == 0 || was_deleted_since(&tx, &self.readers, done)?,
+        };
+        if !is_ours {
             return Err(Trouble::Index(Error::Damaged("it belongs to another store".to_owned())));
         }
-        let Some(last) = rows.last() else { return Ok(Step { done: all, all }) };
-        let done = last.position;
-        let message = self
-            .readers
-            .query(|reader| message_at(reader, done))
-            .map_err(Trouble::Store)?
-            .unwrap_or_default();
+        let News { rows, deleted, reached } = news;
+        let Some((done, message)) = reached else { return Ok(Step { done: all, all }) };
         {
             let mut insert =
                 tx.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)").map_err(index)?;
@@ -259,6 +261,10 @@ impl Worker {
             }
         }
         mirror::extend(&tx, &self.readers, &self.mirrors, &rows).map_err(index)?;
+        for deleted in &deleted {
+            forget(&tx, deleted).map_err(index)?;
+            mirror::remove(&tx, &self.mirrors, &deleted.session).map_err(index)?;
+        }
         tx.execute(
             "UPDATE progress SET position = ?1, message = ?2",
             params![messages::signed(done), message],
@@ -358,7 +364,7 @@ impl Worker {
         let reached = progress(index).map_err(|error| Trouble::Index(self.index_error(&error)))?;
         let newest = self.readers.query(|reader| {
             let all = newest(reader)?;
-            Ok((all, message_at(reader, all)?.unwrap_or_default()))
+            Ok((all, mark_at(reader, all)?.unwrap_or_default()))
         });
         if newest.is_ok_and(|newest| newest == reached) {
             return Ok(());
@@ -446,24 +452,91 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Returns the last message that was taken in, by its position and its id.
+/// Returns the last thing that was taken in, by its position and its mark.
 fn progress(index: &Connection) -> rusqlite::Result<(u64, String)> {
     index
         .prepare_cached("SELECT position, message FROM progress")?
         .query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))
 }
 
+/// Returns the position of the newest thing that index and mirror are made from.
 fn newest(reader: &Connection) -> rusqlite::Result<u64> {
     reader
-        .prepare_cached("SELECT coalesce(max(n), 0) FROM messages")?
+        .prepare_cached(
+            "SELECT max(coalesce((SELECT max(n) FROM messages), 0), \
+             coalesce((SELECT max(n) FROM events WHERE kind = 'session_deleted'), 0))",
+        )?
         .query_row([], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
 }
 
-fn message_at(reader: &Connection, position: u64) -> rusqlite::Result<Option<String>> {
-    reader
+/// Stands for the id of a message, where a deletion is the last thing that was taken in.
+const DELETION: &str = "session_deleted";
+
+/// Returns what stands at a position: the id of a message, or a deletion.
+fn mark_at(reader: &Connection, position: u64) -> rusqlite::Result<Option<String>> {
+    let n = messages::signed(position);
+    let message = reader
         .prepare_cached("SELECT id FROM messages WHERE n = ?1")?
-        .query_row([messages::signed(position)], |row| Ok(row.get(0).unwrap_or_default()))
+        .query_row([n], |row| Ok(row.get(0).unwrap_or_default()))
+        .optional()?;
+    if message.is_some() {
+        return Ok(message);
+    }
+    reader
+        .prepare_cached("SELECT 1 FROM events WHERE kind = 'session_deleted' AND n = ?1")?
+        .query_row([n], |_| Ok(DELETION.to_owned()))
         .optional()
+}
+
+/// What came after a position, as far as one batch goes.
+struct News {
+    rows: Vec<mirror::Row>,
+    deleted: Vec<Deleted>,
+    /// The last of them, by its position and mark; `None` when there is nothing new.
+    reached: Option<(u64, String)>,
+}
+
+impl News {
+    fn after(reader: &Connection, position: u64) -> rusqlite::Result<Self> {
+        let rows = mirror::rows_after(reader, position, BATCH_LEN)?;
+        let last = rows.last().map(|row| row.position);
+        let end = last.filter(|_| rows.len() == BATCH_LEN).unwrap_or(u64::MAX);
+        let deleted = deletion::after(reader, position, end)?;
+        let reached = deleted.last().map(|deleted| deleted.position).max(last);
+        let reached = match reached {
+            Some(reached) => Some((reached, mark_at(reader, reached)?.unwrap_or_default())),
+            None => None,
+        };
+        Ok(Self { rows, deleted, reached })
+    }
+}
+
+/// Tells whether the message that was taken in last may be gone because its session is.
+fn was_deleted_since(index: &Connection, readers: &Readers, done: u64) -> Result<bool, Trouble> {
+    let deleted = readers.query(|reader| deletion::after(reader, done, u64::MAX)).map_err(Trouble::Store)?;
+    let stood_there = |deleted: &Deleted| {
+        let mut spans = deleted.spans.iter();
+        spans.any(|(first, len)| (*first..first.saturating_add(*len)).contains(&messages::signed(done)))
+    };
+    // Another store has other sessions.
+    let is_known = |deleted: &Deleted| {
+        index
+            .prepare_cached("SELECT 1 FROM mirrors WHERE session = ?1")
+            .and_then(|mut known| known.exists([&deleted.session]))
+            .unwrap_or(false)
+    };
+    Ok(deleted.iter().any(|deleted| stood_there(deleted) && is_known(deleted)))
+}
+
+/// Takes the words of a deleted session out of the index.
+fn forget(index: &Connection, deleted: &Deleted) -> rusqlite::Result<()> {
+    let mut delete = index.prepare_cached("DELETE FROM words WHERE rowid = ?1")?;
+    for (first, len) in &deleted.spans {
+        for position in *first..first.saturating_add(*len) {
+            delete.execute([position])?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the query in FTS5's language; every word is quoted, so none can be an operator.

@@ -84,6 +84,20 @@ pub(super) fn extend(
     Ok(())
 }
 
+/// Removes the file of a session that was deleted.
+pub(super) fn remove(index: &Connection, dir: &Path, session: &str) -> rusqlite::Result<()> {
+    let Ok(id) = session.parse::<SessionId>() else { return Ok(()) };
+    let path = dir.join(format!("{id}.jsonl"));
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "the mirror of a deleted session could not be removed");
+        }
+        _ => {}
+    }
+    index.prepare_cached("DELETE FROM mirrors WHERE session = ?1")?.execute([session])?;
+    Ok(())
+}
+
 /// Returns the file's new length; `None` when it is not what was noted.
 fn append(path: &Path, dir: &Path, noted: u64, lines: &str) -> Option<u64> {
     let mut file = open(path, dir)?;

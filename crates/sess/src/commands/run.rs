@@ -214,11 +214,11 @@ impl World {
     }
 
     fn open(&self, wanted: &WorldTools<'_>) -> Result<Arc<dyn Toolbox>, String> {
+        let root = self.root_of(wanted);
         let confinement = match wanted.sandbox {
             None => None,
-            Some(sandbox) => Some(self.confinement(wanted.session, sandbox)?),
+            Some(sandbox) => Some(self.confinement(wanted.session, sandbox, &root)?),
         };
-        let root = self.root.clone();
         Ok(match wanted.kind {
             ToolsetKind::Filesystem { access } => Arc::new(Files::new(root, *access, confinement)),
             ToolsetKind::Shell { timeout_seconds } => {
@@ -246,8 +246,19 @@ impl World {
         })
     }
 
+    /// Returns where the tools of a session work: where it began, or here when that is gone.
+    fn root_of(&self, wanted: &WorldTools<'_>) -> PathBuf {
+        let began = wanted.workspace.map(Path::new).filter(|path| path.is_absolute() && path.is_dir());
+        began.unwrap_or(&self.root).to_owned()
+    }
+
     /// Returns the one confinement of this session and sandbox, so that its tools share home and `/tmp`.
-    fn confinement(&self, session: &SessionId, sandbox: &Sandbox) -> Result<Arc<Confinement>, String> {
+    fn confinement(
+        &self,
+        session: &SessionId,
+        sandbox: &Sandbox,
+        root: &Path,
+    ) -> Result<Arc<Confinement>, String> {
         let mut kept = self.confinements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., confinement)) = kept.iter().find(|(of, reach, _)| of == session && reach == sandbox)
         {
@@ -259,7 +270,7 @@ impl World {
         });
         let options = confine::Options {
             sandbox,
-            workspace: &self.root,
+            workspace: root,
             store: self.home.as_deref(),
             exe: &self.exe,
             scratch: &std::env::temp_dir(),

@@ -1,0 +1,145 @@
+//! One run, executed under its lease.
+
+use std::sync::{Arc, atomic::AtomicUsize};
+
+use sess_agent::turn;
+use sess_core::{
+    RunId,
+    run::{Outcome, Run, RunState},
+};
+use sess_store::{Lease, Store};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agents, Nobody, Person, host::RunHost};
+use crate::{Error, Result};
+
+/// Why a run ended that its node gave up.
+const GIVEN_UP: &str = "its node was stopped before it ended";
+
+/// Who looks on while a run is executed, and when it is given up.
+pub(super) struct Attendance {
+    pub(super) person: Arc<dyn Person>,
+    /// The node gives up what it executes.
+    pub(super) halt: CancellationToken,
+    /// How many of the node's runs wait for other runs.
+    pub(super) waiting: Arc<AtomicUsize>,
+}
+
+impl Attendance {
+    /// For a run that somebody here has asked for.
+    pub(super) fn in_person(agents: &Agents) -> Self {
+        Self { person: Arc::clone(agents.person()), halt: CancellationToken::new(), waiting: Arc::default() }
+    }
+
+    /// For a run that nobody looks at.
+    pub(super) fn in_background(halt: CancellationToken, waiting: Arc<AtomicUsize>) -> Self {
+        Self { person: Arc::new(Nobody), halt, waiting }
+    }
+}
+
+impl Agents {
+    /// Executes a run under its lease, and stores its outcome.
+    pub(super) async fn execute(
+        &self,
+        store: &dyn Store,
+        run: Run,
+        lease: Lease,
+        stop: &CancellationToken,
+        attendance: &Attendance,
+    ) -> Result<()> {
+        let app = self.app();
+        let session = store.session(&run.session).await?;
+        let session = session.ok_or_else(|| Error::NotFound(format!("session {} is gone", run.session)))?;
+        let host = Arc::new(RunHost::new(self.clone(), session, &run, lease.clone(), attendance).await?);
+        let ended = {
+            let renewing = self.keep_lease(run.id.clone(), lease.clone(), stop.clone());
+            tokio::pin!(renewing);
+            let driving = async {
+                host.activate(&run.agent).await?;
+                turn::drive(Arc::clone(&host) as Arc<dyn turn::Host>, run.agent.clone(), stop).await
+            };
+            tokio::select! {
+                ended = driving => ended,
+                () = &mut renewing => unreachable!("a lease is kept until the run ends"),
+            }
+        };
+        let (mut outcome, messages) = match ended {
+            Ok(ended) => {
+                let outcome = Outcome {
+                    state: ended.verdict.state,
+                    result: ended.result,
+                    error: ended.verdict.error,
+                    usage: ended.usage,
+                };
+                (outcome, ended.messages)
+            }
+            Err(error) => {
+                let outcome = Outcome {
+                    state: RunState::Failed,
+                    result: None,
+                    error: Some(error.to_string()),
+                    usage: run.usage,
+                };
+                (outcome, Vec::new())
+            }
+        };
+        if attendance.halt.is_cancelled() && outcome.state == RunState::Cancelled {
+            if !host.has_begun() {
+                // A lease that ends at once: the run is queued again, for another node.
+                let lease = Lease { until: sess_store::boot_time()?, ..lease };
+                store.renew_run(&run.id, &lease).await?;
+                return Ok(());
+            }
+            (outcome.state, outcome.error) = (RunState::Aborted, Some(GIVEN_UP.to_owned()));
+        }
+        let messages = messages.into_iter().map(|body| app.new_message(&run.id, body)).collect();
+        match store.end_run(&run.id, &lease, messages, outcome, app.now()).await {
+            // Another node has settled the run: what came too late is left out.
+            Err(sess_store::Error::Conflict(reason)) => {
+                tracing::warn!(run = %run.id, reason, "the run was settled by another node");
+                Ok(())
+            }
+            ended => Ok(ended?),
+        }
+    }
+
+    /// Renews a lease for as long as it is polled; stops the run when it is lost or cancelled elsewhere.
+    async fn keep_lease(&self, run: RunId, lease: Lease, stop: CancellationToken) {
+        let store = match self.app().store() {
+            Ok(store) => store,
+            Err(error) => return lost(&run, &error, &stop).await,
+        };
+        let mut lease = lease;
+        let mut changes = store.changes();
+        loop {
+            // Every third of it, and whenever somebody may have asked the run to stop.
+            let third = self.inner.setup.lease / 3;
+            tokio::time::sleep(third / 4).await;
+            let _due = tokio::time::timeout(third * 3 / 4, changes.changed()).await;
+            let renewed = match self.lease_end() {
+                Ok(until) => {
+                    lease.until = until;
+                    store.renew_run(&run, &lease).await
+                }
+                Err(error) => Err(error),
+            };
+            match renewed {
+                Ok(renewed) if renewed.is_cancelled => stop.cancel(),
+                Ok(_) => {}
+                Err(sess_store::Error::Conflict(_)) => {
+                    let error = Error::Unavailable("another node has settled it".to_owned());
+                    return lost(&run, &error, &stop).await;
+                }
+                // A full disk, say: the lease lasts a while yet.
+                Err(error) => tracing::warn!(%error, %run, "the lease of a run was not renewed"),
+            }
+        }
+    }
+}
+
+/// A run that was lost must stop; whoever awaits the lease waits for that.
+async fn lost(run: &RunId, error: &Error, stop: &CancellationToken) {
+    tracing::warn!(%run, %error, "the lease of a run is lost");
+    stop.cancel();
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,248 @@
+//! What follows runs that have ended: what the core's decision needs is loaded, and the decision committed.
+
+use sess_core::{
+    MessageId, RunId, SessionKey,
+    exchange::{self, FollowUp, Known, Requester, Task},
+    message::{Body, Provenance, Role},
+    redact::redact,
+    run::{Errand, Lineage, Run},
+    session::{Channel, Cleanup, Runner, Session},
+};
+use sess_store::{NewMessage, NewRun, Span, Step, Store};
+
+use super::Agents;
+use crate::Result;
+
+/// How many ended runs are settled at one look.
+const UNSETTLED_LOOKED_AT: usize = 100;
+/// How many of a child's messages are looked through for its latest tool result.
+const MESSAGES_LOOKED_AT: usize = 100;
+/// Who deletes a session that has done what it was spawned for.
+const DELETED_BY: &str = "runtime";
+
+impl Agents {
+    /// Settles the ended runs that nobody has settled yet. What cannot be settled costs itself only.
+    pub(super) async fn settle_ended(&self, store: &dyn Store) -> Result<()> {
+        for run in store.unsettled_runs(UNSETTLED_LOOKED_AT).await? {
+            if let Err(error) = self.settle(store, &run).await {
+                tracing::warn!(%error, run = %run.id, "what follows a run is not settled yet");
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles a run that was executed here. Whatever fails is left to the next look of any node.
+    pub(super) async fn settle_one(&self, store: &dyn Store, run: &RunId) {
+        let settled = async {
+            match store.run(run).await? {
+                Some(run) if run.state.has_ended() && run.errand != Errand::Message => {
+                    self.settle(store, &run).await
+                }
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = settled.await {
+            tracing::warn!(%error, %run, "what follows a run is not settled yet");
+        }
+    }
+
+    /// Commits what follows an ended run, unless another node was first.
+    async fn settle(&self, store: &dyn Store, run: &Run) -> Result<()> {
+        let Some(session) = store.session(&run.session).await? else {
+            store.settle_run(&run.id, Vec::new(), self.app().now()).await?;
+            return Ok(());
+        };
+        let first = match &run.errand {
+            Errand::Round(round) => store.run(&round.first).await?,
+            Errand::Announce(announce) => store.run(&announce.first).await?,
+            Errand::Send(_) => Some(run.clone()),
+            Errand::Message | Errand::LateReply { .. } | Errand::Spawn(_) | Errand::Report { .. } => None,
+        };
+        let target = match &first {
+            Some(first) => store.session(&first.session).await?.map(|session| session.key),
+            None => None,
+        };
+        let (requester, report) = match (&run.errand, first.as_ref().map(|first| &first.errand)) {
+            (Errand::Spawn(spawn), _) => match &spawn.requester {
+                Some(key) => {
+                    let requester = store.session_by_key(key).await?;
+                    let report = self.report(store, run, &session, requester.as_ref()).await?;
+                    (standing(requester.as_ref()), Some(report))
+                }
+                None => (Requester::Nobody, None),
+            },
+            (_, Some(Errand::Send(send))) => {
+                (standing(store.session_by_key(&send.requester).await?.as_ref()), None)
+            }
+            _ => (Requester::Nobody, None),
+        };
+        let cleanup = match &run.errand {
+            Errand::Report { of, .. } => match store.run(of).await?.map(|of| of.errand) {
+                Some(Errand::Spawn(spawn)) => spawn.cleanup,
+                _ => Cleanup::Keep,
+            },
+            _ => Cleanup::Keep,
+        };
+        let known = Known {
+            session: &session.key,
+            first: first.as_ref(),
+            target: target.as_ref(),
+            requester,
+            report,
+            cleanup,
+        };
+        let mut steps = Vec::new();
+        for follow_up in exchange::follow_up(run, &known) {
+            steps.extend(self.step(store, run, &session, follow_up).await?);
+        }
+        let deleted: Vec<_> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Delete { session, .. } => Some(session.clone()),
+                Step::Queue(_) | Step::Post { .. } => None,
+            })
+            .collect();
+        if store.settle_run(&run.id, steps, self.app().now()).await? {
+            for session in deleted {
+                self.forget(store, &session).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a decision into what the store commits; nothing when its session is gone.
+    async fn step(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        session: &Session,
+        follow_up: FollowUp,
+    ) -> Result<Option<Step>> {
+        Ok(match follow_up {
+            FollowUp::Run { session: key, from, text, errand } => {
+                let Some(to) = store.session_by_key(&key).await? else { return Ok(None) };
+                Some(Step::Queue(Box::new(self.next_run(run, session, to, from, &text, errand))))
+            }
+            FollowUp::Post { session: key, text } => {
+                let Some(to) = store.session_by_key(&key).await? else { return Ok(None) };
+                let address = self.address_of(&to)?;
+                let text = redact(&text).0.into_owned();
+                address.map(|address| Step::Post { session: to.id, address, text })
+            }
+            FollowUp::Delete { session: key } => {
+                let gone = store.session_by_key(&key).await?;
+                gone.map(|session| Step::Delete { session: session.id, by: DELETED_BY.to_owned() })
+            }
+        })
+    }
+
+    fn next_run(
+        &self,
+        run: &Run,
+        session: &Session,
+        to: Session,
+        from: SessionKey,
+        text: &str,
+        errand: Errand,
+    ) -> NewRun {
+        let app = self.app();
+        let at = app.now();
+        let mut message = Body::text(Role::User, redact(text).0.into_owned(), at);
+        message.provenance = Some(match &errand {
+            // These words are the program's own.
+            Errand::Announce(_) => Provenance::InternalSystem,
+            Errand::Message
+            | Errand::Send(_)
+            | Errand::Round(_)
+            | Errand::LateReply { .. }
+            | Errand::Spawn(_)
+            | Errand::Report { .. } => {
+                let channel = (from == session.key).then(|| session.channel());
+                let tool = match &errand {
+                    Errand::Spawn(_) | Errand::Report { .. } => "sessions_spawn",
+                    _ => "sessions_send",
+                };
+                Provenance::InterSession {
+                    source_session_key: from,
+                    source_channel: channel
+                        .filter(|channel| *channel != Channel::Unknown)
+                        .map(|c| c.to_string()),
+                    source_tool: Some(tool.to_owned()),
+                }
+            }
+        });
+        NewRun {
+            id: RunId::new(app.random()),
+            agent: to.agent.clone(),
+            session: to.into(),
+            at,
+            messages: vec![NewMessage { id: MessageId::new(at, app.random()), body: message }],
+            key: None,
+            errand,
+            lineage: Lineage::below(run),
+            caps: Vec::new(),
+        }
+    }
+
+    /// Writes the report on a task that has ended.
+    async fn report(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        child: &Session,
+        requester: Option<&Session>,
+    ) -> Result<String> {
+        let mut latest_tool_result = None;
+        if run.result.as_deref().is_none_or(|result| result.trim().is_empty()) {
+            let page = store.messages(&child.id, Span::Last, MESSAGES_LOOKED_AT).await?;
+            for message in page.messages.iter().rev() {
+                let body = message.parse()?;
+                if body.role == Role::ToolResult && body.run_id.as_deref() == Some(run.id.as_str()) {
+                    latest_tool_result = Some(body.plain_text());
+                    break;
+                }
+            }
+        }
+        let transcript = match requester {
+            // Who is confined is not told about files outside.
+            Some(requester) if self.is_sandboxed(requester).await? => None,
+            _ => self.app().settings().home.as_ref().map(|home| {
+                home.join("transcripts").join(format!("{}.jsonl", child.id)).display().to_string()
+            }),
+        };
+        let task = Task {
+            session: child,
+            latest_tool_result: latest_tool_result.as_deref(),
+            transcript_path: transcript.as_deref(),
+        };
+        Ok(exchange::report(run, &task))
+    }
+
+    async fn is_sandboxed(&self, session: &Session) -> Result<bool> {
+        match self.team().agent(&session.agent) {
+            Some(agent) => Ok(self.sandbox(session, agent).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes away what the store does not hold of a session that was deleted.
+    async fn forget(&self, store: &dyn Store, session: &sess_core::SessionId) {
+        self.close_toolboxes(session);
+        match store.session(session).await {
+            // It was busy, and stays.
+            Ok(Some(_)) | Err(_) => return,
+            Ok(None) => {}
+        }
+        if let Err(error) = self.app().remove_plan_file(session).await {
+            tracing::warn!(%error, %session, "the plan file of a deleted session stays");
+        }
+    }
+}
+
+fn standing(requester: Option<&Session>) -> Requester {
+    match requester.map(|session| session.facts.runner) {
+        Some(Runner::Here) => Requester::Runs,
+        Some(Runner::Host) => Requester::HasInbox,
+        None => Requester::Nobody,
+    }
+}

@@ -1,0 +1,132 @@
+//! Posts on their way to channels.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sess_core::{
+    Timestamp,
+    session::{Address, Channel, Sending, Session},
+};
+use sess_store::{Post, PostTried, Store};
+
+use super::Agents;
+use crate::Result;
+
+/// How often a post is tried at most.
+const TRIES_MAX: u32 = 10;
+/// How long is waited after the first try that failed; twice as long after each further one.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+/// How long one try may take.
+const TRY_MAX: Duration = Duration::from_secs(60);
+
+/// Channels that this process can post in.
+#[async_trait]
+pub trait Channels: Send + Sync {
+    fn channels(&self) -> Vec<Channel>;
+
+    /// Posts a text; an error is a sentence, and worth another try.
+    async fn post(&self, to: &Address, text: &str) -> Result<(), String>;
+}
+
+impl Agents {
+    /// Posts from now on in these channels, too.
+    pub fn connect(&self, channels: Arc<dyn Channels>) {
+        self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).push(channels);
+    }
+
+    pub(super) fn can_post(&self) -> bool {
+        !self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Tells whether the replies of a session may leave for its channel, and where they go then.
+    pub(super) fn address_of(&self, session: &Session) -> Result<Option<Address>> {
+        let channel = session.channel();
+        if !channel.reaches_people() {
+            return Ok(None);
+        }
+        let rules = &self.app().configured()?.rules;
+        match rules.send_policy.decide(session.facts.send_policy, &session.key, channel) {
+            Sending::Deny => Ok(None),
+            Sending::Allow => {
+                let known = session.facts.delivery.clone().filter(|address| address.channel == channel);
+                Ok(Some(known.unwrap_or(Address { channel, to: None, account_id: None })))
+            }
+        }
+    }
+
+    /// Tries the oldest post that is due; tells whether there was one.
+    pub(super) async fn post_next(&self, store: &dyn Store) -> Result<bool> {
+        let doors = self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open: Vec<Channel> = doors.iter().flat_map(|door| door.channels()).collect();
+        if open.is_empty() {
+            return Ok(false);
+        }
+        let mut lease = self.new_lease()?;
+        let try_millis = u64::try_from(TRY_MAX.as_millis()).unwrap_or(u64::MAX);
+        lease.until = sess_store::boot_time()?.plus(try_millis.saturating_mul(2));
+        let Some(post) = store.take_post(&open, lease.clone(), self.app().now()).await? else {
+            return Ok(false);
+        };
+        let tried = match self.try_post(store, &doors, &post).await? {
+            Ok(()) => PostTried::Delivered,
+            Err(error) => {
+                let retry_at = retry_at(post.tries, self.app().now());
+                PostTried::Failed { error, retry_at }
+            }
+        };
+        store.end_post(post.id, &lease, tried, self.app().now()).await?;
+        Ok(true)
+    }
+
+    async fn try_post(
+        &self,
+        store: &dyn Store,
+        doors: &[Arc<dyn Channels>],
+        post: &Post,
+    ) -> Result<Result<(), String>> {
+        // The policy of now counts, not the one of when it was written.
+        let session = store.session(&post.session).await?;
+        let is_allowed = match &session {
+            Some(session) => self.address_of(session)?.is_some(),
+            None => true,
+        };
+        if !is_allowed {
+            return Ok(Err("send blocked by session policy".to_owned()));
+        }
+        let door = doors.iter().find(|door| door.channels().contains(&post.address.channel));
+        let Some(door) = door else {
+            return Ok(Err(format!("the channel {} is closed", post.address.channel)));
+        };
+        let posted = tokio::time::timeout(TRY_MAX, door.post(&post.address, &post.text)).await;
+        Ok(posted.unwrap_or_else(|_| Err(format!("no answer within {} s", TRY_MAX.as_secs()))))
+    }
+}
+
+/// Returns when a post is tried again that was tried so often, the last time included; `None` is the end.
+fn retry_at(tries: u32, now: Timestamp) -> Option<Timestamp> {
+    if tries >= TRIES_MAX {
+        return None;
+    }
+    let wait = RETRY_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(RETRY_MAX);
+    let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+    Some(Timestamp::from_millis_clamped(now.as_millis().saturating_add(millis)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn posts_are_tried_ten_times_ever_more_slowly() {
+        let now = Timestamp::default();
+        let waits: Vec<Option<i64>> =
+            (1..=11).map(|tries| retry_at(tries, now).map(|at| at.as_millis() / 1_000)).collect();
+        let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256].map(Some);
+        assert_eq!(waits[..9], expected);
+        assert_eq!(waits[9..], [None, None]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Which sessions this process has open: for a person, or because it executes them by itself.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use sess_core::{SessionId, session::NewSession};
+use sess_store::{Seat, Store};
+
+use super::Agents;
+use crate::{Error, Result};
+
+impl Agents {
+    /// Keeps the seat in a session for as long as it is polled: its runs are executed here.
+    ///
+    /// Ends only when the seat is taken, or cannot be kept.
+    pub async fn sit(&self, session: &SessionId) -> Result<()> {
+        let store = self.app().store()?;
+        self.renew_seat(&*store, session).await?;
+        let seat = TakenSeat::new(self, store, session);
+        loop {
+            tokio::time::sleep(self.inner.setup.lease / 3).await;
+            match self.renew_seat(&*seat.store, session).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == crate::Kind::Conflict => return Err(error),
+                // A full disk, say: the lease lasts a while yet.
+                Err(error) => tracing::warn!(%error, %session, "the seat in a session was not renewed"),
+            }
+        }
+    }
+
+    /// Takes the seat in a session that may be new; `None` when this process has it already, or another
+    /// one does, which then executes what is said here.
+    pub(super) async fn take_seat(&self, session: &NewSession) -> Option<TakenSeat> {
+        let store = self.app().store().ok()?;
+        if self.inner.seated.contains(&session.id) {
+            return None;
+        }
+        // Handed to the store one after the other, so that one flush serves both.
+        let (made, taken) =
+            tokio::join!(store.ensure_session(session.clone()), self.renew_seat(&*store, &session.id));
+        match made.map_err(Error::from).and(taken) {
+            Ok(()) => Some(TakenSeat::new(self, store, &session.id)),
+            Err(error) => {
+                tracing::debug!(%error, session = %session.id, "the seat in a session was not taken");
+                None
+            }
+        }
+    }
+
+    async fn renew_seat(&self, store: &dyn Store, session: &SessionId) -> Result<()> {
+        let process = sess_store::this_process()?;
+        let seat = Seat { node: self.inner.node.clone(), until: self.lease_end()?, process };
+        match store.sit(session, seat).await {
+            Err(sess_store::Error::Conflict(_)) => {
+                let by = store.seat(session).await?.map(|seat| format!(" (pid {})", seat.process.pid));
+                let reason =
+                    format!("session {session} is open in another process{}", by.unwrap_or_default());
+                Err(Error::Store(sess_store::Error::Conflict(reason)))
+            }
+            taken => Ok(taken?),
+        }
+    }
+}
+
+/// A seat that is given up when this is dropped.
+pub(super) struct TakenSeat {
+    agents: Agents,
+    store: Arc<dyn Store>,
+    session: SessionId,
+}
+
+impl TakenSeat {
+    fn new(agents: &Agents, store: Arc<dyn Store>, session: &SessionId) -> Self {
+        agents.inner.seated.add(session);
+        Self { agents: agents.clone(), store, session: session.clone() }
+    }
+
+    /// Renews it for as long as this is polled.
+    pub(super) async fn keep(&self) {
+        loop {
+            tokio::time::sleep(self.agents.inner.setup.lease / 3).await;
+            if let Err(error) = self.agents.renew_seat(&*self.store, &self.session).await {
+                tracing::warn!(%error, session = %self.session, "the seat in a session was not renewed");
+            }
+        }
+    }
+}
+
+impl Drop for TakenSeat {
+    fn drop(&mut self) {
+        self.agents.inner.seated.remove(&self.session);
+        if self.agents.inner.seated.contains(&self.session) {
+            return;
+        }
+        // Best effort: a seat that nobody renews ends by itself.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (store, session) = (Arc::clone(&self.store), self.session.clone());
+        let node = self.agents.inner.node.clone();
+        runtime.spawn(async move {
+            if let Err(error) = store.stand_up(&session, &node).await {
+                tracing::warn!(%error, %session, "the seat in a session was not given up");
+            }
+        });
+    }
+}
+
+/// Sessions that something goes on with, and how often.
+#[derive(Default)]
+pub(super) struct Attended(Mutex<HashMap<SessionId, usize>>);
+
+impl Attended {
+    pub(super) fn contains(&self, session: &SessionId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(session)
+    }
+
+    /// Counts a session until the answer is dropped.
+    pub(super) fn enter(&self, session: &SessionId) -> Entered<'_> {
+        self.add(session);
+        Entered { attended: self, session: session.clone() }
+    }
+
+    fn add(&self, session: &SessionId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(session.clone()).or_default() += 1;
+    }
+
+    fn remove(&self, session: &SessionId) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(session) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(session);
+            }
+        }
+    }
+}
+
+pub(super) struct Entered<'a> {
+    attended: &'a Attended,
+    session: SessionId,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.attended.remove(&self.session);
+    }
+}
