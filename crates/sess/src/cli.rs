@@ -261,7 +261,7 @@ pub struct Read {
 
 #[derive(Debug, Args)]
 pub struct History {
-    /// A key, an id, the first 8 or more characters of one; main is the first agent's main session
+    /// A key such as agent:ops:main, an id, its first 8 or more characters, or -1
     #[arg(value_name = "REF", allow_negative_numbers = true)]
     pub reference: String,
 
@@ -276,8 +276,8 @@ pub struct History {
 
 #[derive(Debug, Args)]
 pub struct Send {
-    /// The session: a key such as agent:ops:main, an id, or the first 8 or more characters of one
-    #[arg(value_name = "REF")]
+    /// The session: a key such as agent:ops:main, an id, its first 8 or more characters, or -1
+    #[arg(value_name = "REF", allow_negative_numbers = true)]
     pub reference: String,
 
     /// What to say; - or nothing is standard input

@@ -16,9 +16,15 @@ impl Agents {
     ///
     /// Ends only when the seat is taken, or cannot be kept.
     pub async fn sit(&self, session: &SessionId) -> Result<()> {
+        self.sit_told(session, || {}).await
+    }
+
+    /// As [`Agents::sit`]; `seated` hears when the seat is taken.
+    pub async fn sit_told(&self, session: &SessionId, seated: impl FnOnce() + Send) -> Result<()> {
         let store = self.app().store()?;
         self.renew_seat(&*store, session).await?;
         let seat = TakenSeat::new(self, store, session);
+        seated();
         loop {
             tokio::time::sleep(self.inner.setup.lease / 3).await;
             match self.renew_seat(&*seat.store, session).await {

@@ -18,7 +18,7 @@ const ARGUMENTS_CHARS_MAX: usize = 200;
 
 pub async fn run(context: &Context, output: &Output, args: cli::History) -> anyhow::Result<()> {
     let ask = ReadHistory {
-        session: args.reference,
+        session: context.absolute(args.reference).await?,
         limit: Some(i64::from(args.limit)),
         include_tools: args.tools,
         redaction: context.redaction,

@@ -86,6 +86,13 @@ impl Context {
         self.app.cli_caller(&Signals::default())
     }
 
+    /// Returns a reference that means the same to the session tools, which know no `-1`.
+    pub async fn absolute(&self, reference: String) -> anyhow::Result<String> {
+        let digits = reference.trim().strip_prefix('-').unwrap_or_default();
+        let is_relative = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_relative { Ok(self.resolve(&reference).await?.id.to_string()) } else { Ok(reference) }
+    }
+
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
         Ok(self.app.resolve(&self.caller, reference).await?)
     }

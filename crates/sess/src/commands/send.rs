@@ -22,7 +22,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         return Err(Usage("there is no message: sess send <session> \"what to say\"".to_owned()).into());
     };
     let ask = SendMessage {
-        to: args.reference,
+        to: context.absolute(args.reference).await?,
         message,
         timeout_seconds: Some(args.wait),
         idempotency_key: args.idempotency_key,
