@@ -348,7 +348,7 @@ fn ignores_hangup() -> bool {
 
 /// Shows a call in one line.
 pub fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
-    let main = ["cmd", "path", "pattern", "agent", "message", "session_id"];
+    let main = ["cmd", "path", "pattern", "agent", "task", "sessionKey", "message", "session_id"];
     let shown = main.iter().find_map(|key| arguments.get(*key)?.as_str());
     format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default())
         .trim_end()
