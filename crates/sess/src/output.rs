@@ -216,6 +216,12 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             "its author calls exit_plan_mode when it is ready; you can do that yourself with \
              `sess tool call exit_plan_mode --session <id>`",
         ),
+        (sess_app::Error::Denied(text), _) if text == "send blocked by session policy" => {
+            Some("`/send on` in its chat allows it; `sess config show` has session.sendPolicy")
+        }
+        (sess_app::Error::Denied(text), _) if text.contains("tools.") => Some(
+            "`sess whoami` says as which session you were recognised; its person decides what it reaches",
+        ),
         (sess_app::Error::Denied(_), _) => {
             Some("an agent's session was recognised here (`sess whoami` says how); ask its person")
         }

@@ -25,12 +25,14 @@ pub mod wait;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{agent::Team, session::Session};
+use tokio::sync::Notify;
 
 use crate::{
     cli::Command,
@@ -59,6 +61,8 @@ pub struct Loaded {
     pub notices: Vec<String>,
     /// The file that was named, and counts alone.
     pub named: Option<PathBuf>,
+    /// Hears whenever somebody asks for the rules of sessions among themselves.
+    pub rules_asked: Arc<Notify>,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -70,8 +74,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, named, .. } = config;
-        let config = Loaded { team, document, files, notices, named, problem };
+        let Config { env, team, document, files, notices, named, rules_asked, .. } = config;
+        let config = Loaded { team, document, files, notices, named, rules_asked, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 

@@ -26,7 +26,7 @@ const RUNS_LOOKED_AT: usize = 50;
 pub enum Shown {
     /// Those from other sessions; a turn shows its own words itself.
     Incoming,
-    /// Also what the agent says to them.
+    /// Also what the person said elsewhere, and what the agent says to all of them.
     All,
 }
 
@@ -131,6 +131,16 @@ impl Chat {
                 let mut rows = vec![style.clone().bold().apply_to(format!("↪ from {from}")).to_string()];
                 let gutter = style.apply_to("│").to_string();
                 rows.extend(visible(&text).trim_end().lines().map(|line| format!("{gutter} {line}")));
+                rows
+            }
+            (Some("user"), Some("internal_system")) => {
+                let text = visible(&text);
+                text.trim_end().lines().map(|line| Style::new().dim().apply_to(line).to_string()).collect()
+            }
+            (Some("user"), _) if shown == Shown::All => {
+                let style = Style::new().cyan();
+                let mut rows = vec![style.apply_to("› you, elsewhere").to_string()];
+                rows.extend(visible(&text).trim_end().lines().map(|line| format!("  {line}")));
                 rows
             }
             (Some("assistant"), _) if shown == Shown::All && !text.trim().is_empty() => {
