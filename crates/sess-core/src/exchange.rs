@@ -314,3 +314,6 @@ pub fn briefing(of: &Briefing<'_>) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

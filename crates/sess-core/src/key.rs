@@ -334,4 +334,23 @@ mod tests {
         assert_eq!(agent("agent:Claude:chat:1"), Some("claude".to_owned()));
         assert_eq!(agent("cron:1"), None);
     }
+
+    proptest::proptest! {
+        /// Whatever is given: it is refused by name, or canonical for good.
+        #[test]
+        fn a_canonical_key_stays_as_it_is(text in "(agent:|cron:|hook:|node-|)[ -~:éA\n]{0,40}") {
+            match text.parse::<SessionKey>() {
+                Ok(key) => {
+                    assert_eq!(key.as_str().parse::<SessionKey>().as_ref(), Ok(&key));
+                    assert!(!matches!(key.as_str(), "global" | "unknown" | "main" | "current"));
+                    assert!(!key.as_str().chars().any(char::is_control) && key.as_str().len() <= 512);
+                    if let Some(agent) = key.agent() {
+                        assert!(key.as_str().starts_with(&format!("agent:{agent}:")));
+                    }
+                    assert_eq!(key.kind().as_str().parse(), Ok(key.kind()));
+                }
+                Err(error) => assert_eq!(error.to_string(), format!("malformed session key \"{text}\"")),
+            }
+        }
+    }
 }

@@ -201,30 +201,4 @@ pub fn may_manage_sessions(standing: Standing) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(who: &str, visibility: ContextVisibility, scope: &str) {
-        let key: SessionKey = "agent:claude:chat:1".parse().expect("a key");
-        let viewer = Viewer {
-            standing: if who == "owner" { Standing::Owner } else { Standing::Agent },
-            key: (who != "agent without session").then_some(&key),
-            confinement: if who == "sandboxed" { Confinement::Sandboxed } else { Confinement::Free },
-        };
-        assert_eq!(format!("{:?}", context_scope(&viewer, visibility)), scope);
-    }
-
-    #[test]
-    fn the_whole_table_of_context_visibility() {
-        use ContextVisibility::{Agent, All};
-        check("owner", Agent, "All");
-        check("owner", All, "All");
-        check("agent", All, "All");
-        check("agent", Agent, "Agent(AgentId(\"claude\"))");
-        check("sandboxed", All, "Tree(SessionKey(\"agent:claude:chat:1\"))");
-        check("sandboxed", Agent, "Tree(SessionKey(\"agent:claude:chat:1\"))");
-        check("agent without session", All, "All");
-        check("agent without session", Agent, "Nothing");
-    }
-}
+mod tests;

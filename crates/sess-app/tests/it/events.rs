@@ -15,17 +15,11 @@ async fn a_run_is_told_at_each_step_and_its_error_is_masked() {
     let world = World::new();
     let store = world.store();
     let (run, agent): (RunId, _) = (RunId::new(7), Source::Native.agent());
-    let queued = NewRun {
-        id: run.clone(),
-        session: NewSession::chat(id("s"), Source::Native, now()),
-        agent: agent.clone(),
-        at: now(),
-        messages: vec![],
-        key: None,
-    };
+    let session = NewSession::chat(id("s"), Source::Native, now());
+    let queued = NewRun::message(run.clone(), session, agent.clone(), now());
     store.queue_run(queued).await.expect("queued");
     let until = BootTime { boot_id: "b".to_owned(), millis: 1 };
-    let lease = Lease { token: "t".to_owned(), until };
+    let lease = Lease { token: "t".to_owned(), node: "n".to_owned(), until };
     store.lease_run(&id("s"), &[agent], lease.clone(), now()).await.expect("leased");
     let error = Some("401 for key sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned());
     let outcome = Outcome { state: RunState::Failed, result: None, error, usage: Usage::default() };

@@ -20,3 +20,10 @@ mod events;
 mod identity;
 
 mod agents;
+
+mod sessions_stage;
+
+mod session_reach;
+mod sessions_history;
+mod sessions_list;
+mod sessions_send;

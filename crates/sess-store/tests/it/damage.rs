@@ -191,7 +191,7 @@ fn a_flipped_byte_in_a_run_costs_that_run() {
         }
         assert_eq!(store.runs(None, 10).await.expect("the others").len(), 1);
         assert_eq!(store.running_until(&id("s4")).await, Ok(None));
-        assert_eq!(store.abort_lapsed_runs(&boot("b", 900), at(9)).await, Ok(vec![]));
+        assert_eq!(store.settle_lapsed_runs(&boot("b", 900), at(9)).await, Ok(vec![]));
         let next = store.lease_run(&id("s4"), &[agent("main")], lease("u", 100), at(9)).await;
         assert_eq!(next.expect("leased").map(|run| run.id), Some(run_id(3)));
     });

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use sess_core::{
     message::Usage,
-    run::{Outcome, Run, RunState},
+    run::{Errand, Lineage, Outcome, Run, RunState},
 };
 use sess_store::{Appended, Error, NewRun, RunRenewed, Store};
 
@@ -53,6 +53,9 @@ fn a_run_goes_from_request_to_outcome_and_is_told_at_each_step() {
             error: None,
             usage: Usage::default(),
             is_cancelled: false,
+            errand: Errand::Message,
+            lineage: Lineage::first(&run_id(1)),
+            handed_over_at: None,
         };
         assert_eq!(queued, expected);
         assert_eq!(store.running_until(&id("a")).await, Ok(None));
@@ -155,12 +158,13 @@ fn whoever_lost_the_lease_changes_nothing_any_more() {
         slow.queue_run(ask(1, "a")).await.expect("queued");
         slow.queue_run(ask(2, "a")).await.expect("queued");
         assert_eq!(take(&*slow, "a", "slow").await, Some(1));
-        assert_eq!(other.abort_lapsed_runs(&boot("b", 99), at(7_000)).await, Ok(vec![]), "not yet");
-        let aborted = other.abort_lapsed_runs(&boot("b", 100), at(7_000)).await.expect("aborted");
+        slow.begin_run(&run_id(1), &lease("slow", 100)).await.expect("begun");
+        assert_eq!(other.settle_lapsed_runs(&boot("b", 99), at(7_000)).await, Ok(vec![]), "not yet");
+        let aborted = other.settle_lapsed_runs(&boot("b", 100), at(7_000)).await.expect("aborted");
         assert_eq!(aborted.iter().map(number).collect::<Vec<_>>(), [1]);
         assert_eq!((aborted[0].state, aborted[0].ended_at), (RunState::Aborted, Some(at(7_000))));
         assert_eq!(aborted[0].error.as_deref(), Some("its node died or stopped answering"));
-        assert_eq!(other.abort_lapsed_runs(&boot("b", 900), at(8_000)).await, Ok(vec![]), "once");
+        assert_eq!(other.settle_lapsed_runs(&boot("b", 900), at(8_000)).await, Ok(vec![]), "once");
         assert_eq!(take(&*other, "a", "other").await, Some(2));
 
         let before = story_so_far(&*other).await;
@@ -199,14 +203,15 @@ fn leases_of_another_boot_have_lapsed_and_renewed_ones_have_not() {
         for (n, session) in [(1, "a"), (2, "b"), (3, "c")] {
             store.queue_run(ask(n, session)).await.expect("queued");
             assert_eq!(take(&*store, session, session).await, Some(n));
+            store.begin_run(&run_id(n), &lease(session, 100)).await.expect("begun");
         }
         store.renew_run(&run_id(2), &lease("b", 200)).await.expect("renewed");
         let mut later = lease("c", 1);
         later.until = boot("after the restart", 50);
         store.renew_run(&run_id(3), &later).await.expect("renewed");
-        let aborted = store.abort_lapsed_runs(&boot("b", 150), at(7)).await.expect("aborted");
+        let aborted = store.settle_lapsed_runs(&boot("b", 150), at(7)).await.expect("aborted");
         assert_eq!(aborted.iter().map(number).collect::<Vec<_>>(), [1, 3]);
-        let aborted = store.abort_lapsed_runs(&boot("after the restart", 0), at(7)).await.expect("aborted");
+        let aborted = store.settle_lapsed_runs(&boot("after the restart", 0), at(7)).await.expect("aborted");
         assert_eq!(aborted.iter().map(number).collect::<Vec<_>>(), [2]);
     });
 }
@@ -308,7 +313,7 @@ fn asking_for_work_that_is_not_there_wakes_nobody() {
         changes.mark_unchanged();
         assert_eq!(take(&*store, "a", "t").await, None);
         assert_eq!(take(&*store, "b", "u").await, None);
-        assert_eq!(store.abort_lapsed_runs(&boot("b", 1), at(7)).await, Ok(vec![]));
+        assert_eq!(store.settle_lapsed_runs(&boot("b", 1), at(7)).await, Ok(vec![]));
         assert_eq!(changes.has_changed().ok(), Some(false));
     });
 }

@@ -2,10 +2,15 @@
 
 use std::{fs, path::Path};
 
-use sess_store::{Error, Position, SessionPatch};
+use sess_core::{
+    Source,
+    session::{Address, Channel, NewSession, Runner, Sending},
+};
+use sess_store::{Error, NewRun, Position, SessionPatch, Step, Store};
 
 use crate::support::{
-    Scratch, agent, ask, at, chat, done, follow, id, key, lease, plan, run, run_id, say, told, transcript,
+    Scratch, agent, ask, at, below, chat, done, follow, id, key, lease, plan, run, run_id, say, send, told,
+    transcript,
 };
 
 pub(crate) fn golden(schema: u32) -> std::path::PathBuf {
@@ -13,10 +18,10 @@ pub(crate) fn golden(schema: u32) -> std::path::PathBuf {
 }
 
 /// The schema that a store gets today.
-const NEWEST: u32 = 2;
+const NEWEST: u32 = 3;
 
-/// The first nine are of schema 1; runs came with schema 2.
-const GOLDEN_STORY: [&str; 16] = [
+/// The first nine are of schema 1; runs came with schema 2, errands and deletions with schema 3.
+const GOLDEN_STORY: [&str; 25] = [
     "a created as agent:main:chat:a",
     "a 1 one",
     "a 2 two — ✓",
@@ -33,6 +38,15 @@ const GOLDEN_STORY: [&str; 16] = [
     "c 2 answer",
     "c run 0001 of main done -",
     "c run 0002 of main queued -",
+    "d created as agent:claude:chat:d",
+    "d run 0003 of main queued -",
+    "d 1 ask 3",
+    "d 2 reply",
+    "d run 0003 of main done -",
+    "c run 0004 of main queued -",
+    "e created as agent:main:chat:e",
+    "e deleted as agent:main:chat:e by test with 1",
+    "d send_policy",
 ];
 
 /// Makes the store that is committed as golden: `SESS_MAKE_GOLDEN=1 cargo test -p sess-store golden`,
@@ -53,6 +67,19 @@ async fn make_golden(dir: &Path) {
     store.lease_run(&id("c"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
     store.end_run(&run_id(1), &held, vec![say("answer")], done("42 — ✓"), at(6_000)).await.expect("ended");
     store.queue_run(ask(2, "c")).await.expect("queued");
+    let session = NewSession::chat(id("d"), Source::Claude, at(1_000));
+    store.queue_run(NewRun { session, errand: send("c"), ..ask(3, "d") }).await.expect("queued");
+    store.open_inbox(&id("d"), 9, at(5_000)).await.expect("opened");
+    store.reply_to(&run_id(3), &id("d"), say("reply"), at(6_000)).await.expect("answered");
+    let next = NewRun { lineage: below(3), ..ask(4, "c") };
+    let address = Address { channel: Channel::Telegram, to: Some("42".to_owned()), account_id: None };
+    let post = Step::Post { session: id("d"), address, text: "posted — ✓".to_owned() };
+    store.settle_run(&run_id(3), vec![Step::Queue(Box::new(next)), post], at(7_000)).await.expect("settled");
+    store.ensure_session(chat("e")).await.expect("made");
+    store.append(&id("e"), vec![say("gone")], None).await.expect("appended");
+    store.delete_session(&id("e"), "test", at(8_000)).await.expect("deleted");
+    let policy = SessionPatch::SendPolicy(Some(Sending::Deny));
+    store.patch_session(&id("d"), policy, at(9_000)).await.expect("patched");
 }
 
 #[test]
@@ -66,7 +93,8 @@ fn a_golden_store_of_every_schema_opens_with_everything_in_it() {
         fs::copy(scratch.file(), path).expect("the golden store is written");
     }
     check_golden(1, &GOLDEN_STORY[..9], 0);
-    check_golden(2, &GOLDEN_STORY, 2);
+    check_golden(2, &GOLDEN_STORY[..16], 2);
+    check_golden(3, &GOLDEN_STORY, 4);
 }
 
 #[track_caller]
@@ -96,8 +124,12 @@ fn check_golden(schema: u32, story: &[&str], runs: u64) {
             .iter()
             .map(|run| format!("{} {} {}", run.session, run.state, run.result.as_deref().unwrap_or("-")))
             .collect();
-        assert_eq!(shown[..], ["c queued -", "c done 42 — ✓"][..usize::try_from(runs).expect("few")]);
-        assert!(stored.iter().all(|run| (run.usage == done("").usage) == run.state.has_ended()));
+        let all = ["c queued -", "d done reply", "c queued -", "c done 42 — ✓"];
+        assert_eq!(shown[..], all[all.len() - usize::try_from(runs).expect("few")..]);
+        assert!(stored.iter().all(|run| (run.usage == done("").usage) == (run.id == run_id(1))));
+        if schema >= 3 {
+            check_exchange(&*store).await;
+        }
         // And it goes on from there.
         let again = store.append(&id("a"), vec![say("one")], key("k", "f")).await.expect("remembered");
         assert_eq!(again.first_seq, 1);
@@ -109,6 +141,32 @@ fn check_golden(schema: u32, story: &[&str], runs: u64) {
     });
     let health = sess_store::health(scratch.path()).expect("healthy");
     assert_eq!((health.damage, health.schema, health.runs), (vec![], i64::from(NEWEST), runs + 1));
+}
+
+/// What came with schema 3 is all there.
+async fn check_exchange(store: &dyn Store) {
+    let sent = store.run(&run_id(3)).await.expect("read").expect("it is there");
+    assert_eq!((sent.errand, sent.handed_over_at), (send("c"), Some(at(5_000))));
+    let next = store.runs_below(&run_id(3), 9).await.expect("read");
+    assert_eq!(next.last().map(|run| run.lineage.clone()), Some(below(3)));
+    let posts = store.posts(Some(&id("d")), 9).await.expect("read");
+    assert_eq!(posts.iter().map(|post| &*post.text).collect::<Vec<_>>(), ["posted — ✓"]);
+    let host = store.session(&id("d")).await.expect("read").expect("it is there");
+    assert_eq!((host.facts.runner, host.facts.send_policy), (Runner::Host, Some(Sending::Deny)));
+    assert_eq!(store.session(&id("e")).await, Ok(None));
+}
+
+#[test]
+fn a_session_of_another_program_has_an_inbox_also_when_it_is_older_than_inboxes() {
+    let scratch = Scratch::new();
+    run(async { scratch.open().ensure_session(NewSession::chat(id("x"), Source::Codex, at(1))).await })
+        .expect("made");
+    let file = rusqlite::Connection::open(scratch.file()).expect("the file");
+    let facts: Option<String> =
+        file.query_row("SELECT facts FROM sessions", [], |row| row.get(0)).expect("its row");
+    assert_eq!(facts, None, "its row is as one of schema 2");
+    let found = run(scratch.open().session(&id("x"))).expect("read").expect("it is there");
+    assert_eq!(found.facts.runner, Runner::Host);
 }
 
 #[test]

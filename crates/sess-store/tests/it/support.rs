@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, Source, Timestamp,
     message::{Body, Role, Usage},
-    run::{BootTime, Outcome, RunState},
-    session::NewSession,
+    run::{BootTime, Errand, Lineage, Outcome, RunState, Send},
+    session::{Channel, Facts, NewSession, Runner},
 };
 use sess_store::{
     Error, FeedItem, Happening, Lease, MessagePage, NewMessage, NewRun, PlanWrite, Position, RequestKey,
@@ -93,14 +93,30 @@ pub(crate) fn run_id(n: u64) -> RunId {
 
 /// A run of `main` that was asked for with one message.
 pub(crate) fn ask(n: u64, session: &str) -> NewRun {
-    NewRun {
-        id: run_id(n),
-        session: chat(session),
-        agent: agent("main"),
-        at: at(4_000),
-        messages: vec![say(&format!("ask {n}"))],
-        key: None,
-    }
+    let asked = NewRun::message(run_id(n), chat(session), agent("main"), at(4_000));
+    NewRun { messages: vec![say(&format!("ask {n}"))], ..asked }
+}
+
+/// A message from the chat `from`, whose sender waits.
+pub(crate) fn send(from: &str) -> Errand {
+    Errand::Send(Send {
+        requester: chat(from).key,
+        channel: Channel::Internal,
+        request: "please".to_owned(),
+        rounds_max: 5,
+        is_awaited: true,
+    })
+}
+
+/// The lineage of a run that the `n`-th one asked for, which is a root.
+pub(crate) fn below(n: u64) -> Lineage {
+    Lineage { root: run_id(n), parent: Some(run_id(n)), hops: 1 }
+}
+
+/// A session that another program runs.
+pub(crate) fn hosted(text: &str) -> NewSession {
+    let facts = Facts { runner: Runner::Host, ..Facts::default() };
+    NewSession { facts, ..chat(text) }
 }
 
 pub(crate) fn boot(boot_id: &str, millis: u64) -> BootTime {
@@ -109,7 +125,7 @@ pub(crate) fn boot(boot_id: &str, millis: u64) -> BootTime {
 
 /// The lease of one holder, on the boot `b`.
 pub(crate) fn lease(token: &str, until_ms: u64) -> Lease {
-    Lease { token: token.to_owned(), until: boot("b", until_ms) }
+    Lease { token: token.to_owned(), node: token.to_owned(), until: boot("b", until_ms) }
 }
 
 pub(crate) fn done(result: &str) -> Outcome {
@@ -166,6 +182,9 @@ pub(crate) fn told(item: &FeedItem) -> String {
         Happening::RunState { run, agent, state, error, .. } => {
             let run = &run.as_str()[32..];
             format!("{session} run {run} of {agent} {state} {}", error.as_deref().unwrap_or("-"))
+        }
+        Happening::SessionDeleted { key, by, messages, .. } => {
+            format!("{session} deleted as {key} by {by} with {messages}")
         }
         Happening::Damaged { reason } => format!("{session} ! {reason}"),
     }

@@ -19,12 +19,14 @@ fn written(imported: &ImportedSession) -> String {
         title: new.title,
         cwd: new.cwd,
         parent: new.parent,
+        facts: new.facts,
         created_at: new.created_at,
         updated_at: new.created_at,
         last_seq: 0,
         num_messages: 0,
         starred: imported.starred,
         archived_at: None,
+        spent: sess_core::session::Spent::default(),
     };
     let mut file = header(&session) + "\n";
     for (message, seq) in imported.messages.iter().zip(1..) {
