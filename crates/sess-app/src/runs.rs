@@ -50,9 +50,8 @@ pub struct RunRow {
     /// The session whose words it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<SessionKey>,
-    /// How far the message of a send has come.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delivery: Option<Delivery>,
+    /// How far its message has come.
+    pub delivery: Delivery,
     /// Milliseconds, like the times below.
     pub queued_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,7 +194,6 @@ impl App {
             Errand::Spawn(spawn) => spawn.label.clone(),
             _ => None,
         };
-        let delivery = matches!(run.errand, Errand::Send(_)).then(|| run.delivery());
         Ok(Some(RunRow {
             run_id: run.id.clone(),
             session_id: run.session.clone(),
@@ -205,7 +203,7 @@ impl App {
             errand,
             label,
             from,
-            delivery,
+            delivery: run.delivery(),
             queued_at: run.queued_at,
             started_at: run.started_at,
             ended_at: run.ended_at,
