@@ -2,7 +2,7 @@
 //!
 //! What was given is made canonical first; then the one policy function of the core is asked.
 
-use std::sync::Arc;
+use std::{os::unix::fs::MetadataExt as _, sync::Arc, time::UNIX_EPOCH};
 
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
@@ -14,7 +14,7 @@ use sess_core::{
 };
 use sess_store::Circle;
 
-use crate::{App, Caller, Configured, Error, Result};
+use crate::{App, Caller, Configured, Error, Result, transfer::fnv1a};
 
 /// How many sessions are looked at to tell whether a prefix is unique.
 const PREFIX_MATCHES_MAX: usize = 1_000;
@@ -181,17 +181,27 @@ impl App {
     pub(crate) async fn opened(&self, reached: Reached) -> Result<Session> {
         match reached.session {
             Some(session) => Ok(session),
-            None => Ok(self.store()?.ensure_session(self.first_use(reached.key)).await?),
+            None => Ok(self.store()?.ensure_session(self.first_use(reached.key)?).await?),
         }
     }
 
     /// Returns the main session of an agent as it is made at its first use.
-    pub(crate) fn first_use(&self, key: SessionKey) -> NewSession {
-        let mut new = NewSession::chat(sess_core::id::uuid(self.random()), Source::Native, self.now());
+    ///
+    /// Whoever is first, in any process, makes the same one: its id comes from its key and from the
+    /// file that the store is in, and so is another one in every other store.
+    pub(crate) fn first_use(&self, key: SessionKey) -> Result<NewSession> {
+        self.store()?;
+        let file = self.home()?.join("sess.db");
+        let file = file.metadata().map_err(|error| {
+            Error::Unavailable(format!("cannot look at the store {}: {error}", file.display()))
+        })?;
+        let born = file.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let name = format!("{key} {} {} {:?}", file.dev(), file.ino(), born);
+        let mut new = NewSession::chat(sess_core::id::uuid(fnv1a(name.bytes())), Source::Native, self.now());
         new.agent = key.agent().unwrap_or(new.agent);
         new.key = key;
         new.cwd.clone_from(&self.settings().cwd);
-        new
+        Ok(new)
     }
 }
 

@@ -233,7 +233,10 @@ impl App {
                 archived.id
             )));
         }
-        let target = newest.map_or_else(|| self.first_use(reached.key), NewSession::from);
+        let target = match newest {
+            Some(session) => NewSession::from(session),
+            None => self.first_use(reached.key)?,
+        };
         let is_configured = || {
             let team = outlook.configured.team.as_ref();
             team.is_some_and(|team| team.agent(&target.agent).is_some())

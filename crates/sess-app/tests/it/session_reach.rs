@@ -123,6 +123,32 @@ async fn with_one_direct_chat_for_all_every_main_is_the_same_and_called_so() {
     assert_eq!(stage.answer("me", "sessions_send", ask).await["sessionKey"], "main");
 }
 
+#[tokio::test]
+async fn whoever_is_first_makes_the_same_main_session() {
+    let stage = Stage::new(&["main"]);
+    let (one, other) = (stage.world.other_process(), stage.world.other_process());
+    let owner = stage.world.owner();
+    let ask = || sess_app::SendMessage {
+        to: "main".to_owned(),
+        message: "hi".to_owned(),
+        timeout_seconds: Some(0),
+        ..sess_app::SendMessage::default()
+    };
+    let (first, second, third) =
+        tokio::join!(one.send(&owner, ask()), other.send(&owner, ask()), stage.world.app.send(&owner, ask()));
+    for answer in [first, second, third] {
+        assert_eq!(answer.expect("sent").session_key, "agent:main:main");
+    }
+    let runs = stage.world.store().runs(None, 10).await.expect("runs");
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|run| run.session == runs[0].session), "{runs:?}");
+    // Another store has another one.
+    let elsewhere = Stage::new(&["main"]);
+    elsewhere.world.app.send(&elsewhere.world.owner(), ask()).await.expect("sent");
+    let there = elsewhere.world.store().runs(None, 10).await.expect("runs");
+    assert_ne!(there[0].session, runs[0].session);
+}
+
 /// A session of a random tree.
 #[derive(Clone, Debug)]
 struct Leaf {

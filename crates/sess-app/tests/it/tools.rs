@@ -1,4 +1,4 @@
-//! What the five tools say about themselves, and which arguments they take.
+//! What the tools say about themselves, and which arguments they take.
 
 use serde_json::{Map, Value, json};
 use sess_app::tools::{self, ToolInfo};
@@ -33,6 +33,13 @@ fn each_tool_has_the_title_and_the_hints_of_its_contract() {
             "session_plan: exit_plan_mode Exit Plan Mode (idempotent)",
             "session_context: list_sessions List Sessions (read-only, idempotent)",
             "session_context: read_session Read Session (read-only, idempotent)",
+            "sessions: sessions_list List Reachable Sessions (read-only, idempotent)",
+            "sessions: sessions_history Read Session History (read-only, idempotent)",
+            "sessions: sessions_send Send to Session ()",
+            "sessions: sessions_spawn Spawn Sub-agent ()",
+            "sessions: agents_list List Agents (read-only, idempotent)",
+            "sessions: sessions_inbox Open Inbox (idempotent)",
+            "sessions: sessions_reply Reply to Message ()",
         ]
     );
     for tool in tools::all() {
@@ -59,6 +66,30 @@ fn arguments_are_closed_and_name_what_is_required() {
     check("exit_plan_mode", &[], json!([]));
     check("list_sessions", &["limit", "scope", "source", "query", "include_archived"], json!([]));
     check("read_session", &["session_id", "around", "include_tools", "max_bytes"], json!(["session_id"]));
+    check("sessions_list", &["kinds", "limit", "activeMinutes", "messageLimit"], json!([]));
+    check("sessions_history", &["sessionKey", "limit", "includeTools"], json!(["sessionKey"]));
+    check("sessions_send", &["sessionKey", "message", "timeoutSeconds"], json!(["sessionKey", "message"]));
+    check(
+        "sessions_spawn",
+        &[
+            "task",
+            "label",
+            "agentId",
+            "model",
+            "thinking",
+            "runTimeoutSeconds",
+            "thread",
+            "mode",
+            "cleanup",
+            "sandbox",
+            "attachments",
+            "attachAs",
+        ],
+        json!(["task"]),
+    );
+    check("agents_list", &[], json!([]));
+    check("sessions_inbox", &["limit"], json!([]));
+    check("sessions_reply", &["runId", "message"], json!(["runId", "message"]));
 }
 
 /// Checks a value against the part of JSON Schema that our schemas use, and that they use no other.
@@ -149,6 +180,38 @@ async fn every_structured_answer_fits_its_output_schema() {
         let required: Vec<&str> =
             schema["required"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         assert_eq!(required, fields, "{name}: what is always there is required");
+    }
+}
+
+/// Some clients hold refusals against the schema, too.
+#[tokio::test]
+async fn answers_and_refusals_of_the_session_tools_fit_one_schema() {
+    let stage = crate::sessions_stage::Stage::new(&["main"]);
+    stage.world.said("s", "hi", "2026-11-02T00:00:00Z").await;
+    stage.hosted("host").await;
+    let send = json!({"sessionKey": "host", "message": "hi", "timeoutSeconds": 0});
+    for (name, arguments) in [
+        ("sessions_list", json!({"messageLimit": 2})),
+        ("sessions_list", json!({"kinds": ["x"]})),
+        ("sessions_history", json!({"sessionKey": "current"})),
+        ("sessions_history", json!({"sessionKey": "host"})),
+        ("sessions_send", send),
+        ("sessions_spawn", json!({"task": "x", "mode": "session"})),
+        ("agents_list", json!({})),
+        ("agents_list", json!({"x": 1})),
+        ("sessions_inbox", json!({})),
+        ("sessions_reply", json!({"runId": "x", "message": "x"})),
+    ] {
+        let schema = tool(name).output_schema;
+        assert!(schema.get("required").is_none(), "{name}");
+        for field in ["status", "error"] {
+            assert!(schema["properties"].get(field).is_some(), "{name}: {field}");
+        }
+        let answer = stage.answer("s", name, arguments).await;
+        for field in answer.as_object().expect("an object").keys() {
+            assert!(schema["properties"].get(field).is_some(), "{name}: {field} is not described");
+        }
+        assert!(!Value::Object(schema).to_string().contains("$ref"), "some hosts cannot follow references");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use sess_app::tools::Toolset;
-use sess_app::{App, Settings};
+use sess_app::{App, ConfigSource, Configured, Settings};
 use sess_core::Timestamp;
 use sess_core::policy::ContextVisibility;
 use sess_server::Error;
@@ -46,8 +46,12 @@ pub(crate) async fn connect_old() -> Client {
 }
 
 pub(crate) fn connect_with(options: McpOptions) -> Client {
+    connect_configured(options, Configured::default())
+}
+
+pub(crate) fn connect_configured(options: McpOptions, configured: Configured) -> Client {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let app = app(home.path());
+    let app = configured_app(home.path(), configured);
     let (input, server_input) = tokio::io::duplex(PIPE_BYTES);
     let (server_output, output) = tokio::io::duplex(PIPE_BYTES);
     let server = tokio::spawn(mcp::serve(app, options, server_input, server_output));
@@ -56,6 +60,10 @@ pub(crate) fn connect_with(options: McpOptions) -> Client {
 
 /// Returns the app on a home of its own, at a known time.
 pub(crate) fn app(home: &Path) -> App {
+    configured_app(home, Configured::default())
+}
+
+fn configured_app(home: &Path, configured: Configured) -> App {
     fn now() -> Timestamp {
         Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
     }
@@ -69,7 +77,7 @@ pub(crate) fn app(home: &Path) -> App {
         plans_dir: None,
         plans_keep_days: 30,
         context_visibility: ContextVisibility::All,
-        configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
+        configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
         now,

@@ -3,5 +3,6 @@
 
 mod client;
 mod mcp_lines;
+mod mcp_sessions;
 mod mcp_tools;
 mod mcp_views;

@@ -117,12 +117,12 @@ pub(super) struct Deleted {
     pub(super) spans: Vec<(i64, i64)>,
 }
 
+const DELETIONS: &str = "SELECT e.n, s.id, e.data, e.crc FROM events e LEFT JOIN sessions s ON s.n = e.session \
+     WHERE e.kind = 'session_deleted' AND e.n > ?1 AND e.n <= ?2 ORDER BY e.n";
+
 /// Returns the deletions after a position, up to another.
 pub(super) fn after(reader: &Connection, position: u64, end: u64) -> rusqlite::Result<Vec<Deleted>> {
-    let mut statement = reader.prepare_cached(
-        "SELECT e.n, s.id, e.data, e.crc FROM events e LEFT JOIN sessions s ON s.n = e.session \
-         WHERE e.kind = 'session_deleted' AND e.n > ?1 AND e.n <= ?2 ORDER BY e.n",
-    )?;
+    let mut statement = reader.prepare_cached(DELETIONS)?;
     let mut rows = statement.query(params![messages::signed(position), messages::signed(end)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -139,4 +139,14 @@ pub(super) fn after(reader: &Connection, position: u64, end: u64) -> rusqlite::R
         });
     }
     Ok(found)
+}
+
+/// The questions of this file, with the step that must answer each.
+#[cfg(test)]
+pub(super) fn questions() -> [(String, &'static str); 3] {
+    [
+        (format!("SELECT id FROM sessions WHERE {SPAWNED}"), "INDEX sessions_spawned (updated_at<?)"),
+        (DELETE_PLAN_EVENTS.to_owned(), "INDEX events_of_plans (session=?)"),
+        (DELETIONS.to_owned(), "INDEX events_of_deletion (n>? AND n<?)"),
+    ]
 }

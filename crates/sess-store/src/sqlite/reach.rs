@@ -28,6 +28,8 @@ const KIND: &str = "CASE \
          1 + instr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), ':')) GLOB 'channel:*' THEN 'group' \
      ELSE 'other' END";
 
+const NEWEST_FIRST: &str = "ORDER BY s.updated_at DESC, s.key LIMIT ?";
+
 pub(super) fn list(
     reader: &Connection,
     reach: &Reach,
@@ -36,9 +38,7 @@ pub(super) fn list(
     let Conditions { with, wheres, mut values } = conditions(reach);
     values.push(Box::new(messages::signed(limit as u64)));
     let columns = sessions::COLUMNS;
-    let sql = format!(
-        "{with}SELECT {columns} FROM sessions s WHERE {wheres} ORDER BY s.updated_at DESC, s.key LIMIT ?"
-    );
+    let sql = format!("{with}SELECT {columns} FROM sessions s WHERE {wheres} {NEWEST_FIRST}");
     let mut statement = reader.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params_from_iter(&values), sessions::from_row)?;
     rows.collect()
@@ -108,4 +108,45 @@ const OWNER: &str = "substr(s.key, 1, 6 + instr(substr(s.key, 7), ':'))";
 
 fn owner(agent: &AgentId) -> String {
     format!("agent:{agent}:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{Sqlite, deletion};
+
+    #[test]
+    fn a_page_is_read_in_its_order_and_what_is_rare_by_its_index() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Sqlite::open(dir.path()).expect("a store");
+        let plan = |sql: &str| {
+            store
+                .readers
+                .query(|reader| {
+                    let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+                    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+                    Ok(steps.collect::<rusqlite::Result<Vec<_>>>()?.join("; "))
+                })
+                .expect("a plan")
+        };
+        let own: SessionKey = "agent:a:main".parse().expect("a key");
+        let agents = vec!["a".parse().expect("an agent")];
+        let all = Circle::Agents { own: own.clone(), agents, agentless: true };
+        for circle in [Circle::Everything, all] {
+            let reach = Reach { circle, kinds: vec![], active_since: None };
+            let Conditions { with, wheres, .. } = conditions(&reach);
+            let steps = plan(&format!("{with}SELECT s.n FROM sessions s WHERE {wheres} {NEWEST_FIRST}"));
+            assert!(steps.contains("SCAN s USING INDEX sessions_active"), "{steps}");
+            assert!(steps.contains("sessions_by_key (key=? AND n>?)"), "{steps}");
+            assert!(!steps.contains("TEMP B-TREE"), "{steps}");
+        }
+        let reach = Reach { circle: Circle::Tree(own), kinds: vec![], active_since: None };
+        let Conditions { with, wheres, .. } = conditions(&reach);
+        let steps = plan(&format!("{with}SELECT s.n FROM sessions s WHERE {wheres} {NEWEST_FIRST}"));
+        assert!(steps.contains("SEARCH child USING INDEX sessions_by_parent (parent=?)"), "{steps}");
+        assert!(steps.contains("SEARCH s USING INDEX sessions_by_key (key=?)"), "{steps}");
+        for (sql, step) in deletion::questions() {
+            assert!(plan(&sql).contains(step), "{sql}: {}", plan(&sql));
+        }
+    }
 }

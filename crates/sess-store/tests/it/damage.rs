@@ -323,6 +323,20 @@ fn a_damaged_store_of_the_first_schema_is_salvaged_as_it_is() {
 }
 
 #[test]
+fn a_store_of_the_second_schema_is_salvaged_with_and_without_its_first_page() {
+    for is_damaged in [false, true] {
+        let scratch = Scratch::new();
+        fs::copy(golden(2), scratch.file()).expect("a copy of the golden store");
+        if is_damaged {
+            zero_page(&scratch.file(), 0);
+        }
+        let (_, outcome) = salvaged(&scratch);
+        let Salvaged { sessions, messages, plan_revisions, runs, lost } = outcome;
+        assert_eq!((sessions, messages, plan_revisions, runs, lost), (3, 6, 1, 2, 0));
+    }
+}
+
+#[test]
 fn every_single_damaged_page_is_survived() {
     let whole = filled();
     let bytes = fs::read(whole.file()).expect("the file");

@@ -9,11 +9,13 @@
 mod damage;
 mod derived;
 mod disk_full;
+mod exchanges;
 mod feed;
 mod handles;
 mod messages;
 mod model;
 mod plans;
+mod reach;
 mod run_model;
 mod runs;
 mod schema;

@@ -1,0 +1,147 @@
+//! Sessions that talk over MCP: each client is a session with an inbox.
+
+use serde_json::{Value, json};
+use sess_app::Configured;
+use sess_app::tools::Toolset;
+use sess_core::rules::Visibility;
+use sess_server::mcp::McpOptions;
+
+use crate::client::{Client, connect_configured, options};
+
+/// A server for threads that name themselves in each call.
+fn connect(visibility: Visibility) -> Client {
+    let options = McpOptions { toolsets: Toolset::ALL.to_vec(), explicit_session: None, ..options() };
+    let mut configured = Configured::default();
+    configured.rules.visibility = visibility;
+    connect_configured(options, configured)
+}
+
+fn call(thread: &str, tool: &str, arguments: Value, meta: Value) -> Value {
+    let mut meta = meta;
+    for (key, value) in [
+        ("threadId", json!(thread)),
+        ("io.modelcontextprotocol/protocolVersion", json!("2026-07-28")),
+        ("io.modelcontextprotocol/clientInfo", json!({"name": "codex", "version": "1"})),
+        ("io.modelcontextprotocol/clientCapabilities", json!({})),
+    ] {
+        meta[key] = value;
+    }
+    json!({"name": tool, "arguments": arguments, "_meta": meta})
+}
+
+async fn ask(client: &mut Client, thread: &str, tool: &str, arguments: Value) -> Value {
+    let answer = client.ask("tools/call", call(thread, tool, arguments, json!({}))).await;
+    let result = answer["result"].clone();
+    let text = result["content"][0]["text"].as_str().expect("text");
+    assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), result["structuredContent"], "{result}");
+    result
+}
+
+#[tokio::test]
+async fn the_tools_are_offered_and_the_model_is_told_of_them() {
+    let mut client = connect(Visibility::Tree);
+    let agreed = client.initialize("2025-11-25").await;
+    let told = agreed["instructions"].as_str().expect("text");
+    assert!(told.contains("sessions_send") && told.contains("sessions_inbox"), "{told}");
+    let listed = client.ask("tools/list", json!({})).await;
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert_eq!(
+        names[5..],
+        [
+            "sessions_list",
+            "sessions_history",
+            "sessions_send",
+            "sessions_spawn",
+            "agents_list",
+            "sessions_inbox",
+            "sessions_reply"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_session_is_found_after_its_first_call_and_a_refusal_is_data() {
+    let mut client = connect(Visibility::Tree);
+    let listed = ask(&mut client, "t-1", "sessions_list", json!({})).await;
+    let row = &listed["structuredContent"]["sessions"][0];
+    assert_eq!((&row["key"], &row["status"]), (&json!("agent:codex:chat:t-1"), &json!("idle")), "{listed}");
+    ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
+    let refused = ask(&mut client, "t-1", "sessions_history", json!({"sessionKey": "t-2"})).await;
+    let text = "Session history visibility is restricted to the current session tree (tools.sessions.visibility=tree).";
+    assert_eq!(refused["structuredContent"], json!({"status": "forbidden", "error": text}));
+    assert_eq!(refused["isError"], true);
+}
+
+#[tokio::test]
+async fn who_waits_and_asked_for_it_is_told_that_the_call_goes_on() {
+    let mut client = connect(Visibility::Agent);
+    ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
+    let send = json!({"sessionKey": "t-2", "message": "hi", "timeoutSeconds": 4});
+    let params = call("t-1", "sessions_send", send, json!({"progressToken": "p-1"}));
+    client
+        .send(json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).to_string())
+        .await;
+    let told = client.receive().await;
+    assert_eq!(told["method"], "notifications/progress", "{told}");
+    assert_eq!(told["params"]["progressToken"], "p-1");
+    assert_eq!(told["params"]["progress"].as_f64(), Some(3.0));
+    let answer = client.receive().await;
+    assert_eq!(
+        (&answer["id"], &answer["result"]["structuredContent"]["status"]),
+        (&json!(9), &json!("timeout"))
+    );
+}
+
+#[tokio::test]
+async fn a_message_is_handed_over_and_its_answer_reaches_who_waits() {
+    let mut client = connect(Visibility::Agent);
+    ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
+    let send = json!({"sessionKey": "t-2", "message": "are you there?", "timeoutSeconds": 60});
+    let params = call("t-1", "sessions_send", send, json!({}));
+    client
+        .send(json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).to_string())
+        .await;
+    let run = loop {
+        let inbox = ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
+        if let Some(message) = inbox["structuredContent"]["messages"].get(0) {
+            assert_eq!(message["from"], "agent:codex:chat:t-1");
+            assert_eq!(message["message"], "are you there?");
+            break message["runId"].clone();
+        }
+    };
+    let params = call("t-2", "sessions_reply", json!({"runId": run, "message": "yes"}), json!({}));
+    client
+        .send(json!({"jsonrpc": "2.0", "id": 10, "method": "tools/call", "params": params}).to_string())
+        .await;
+    let mut answers = [client.receive().await, client.receive().await];
+    answers.sort_by_key(|answer| answer["id"].as_u64());
+    let sent = &answers[0]["result"]["structuredContent"];
+    assert_eq!(
+        (&sent["status"], &sent["reply"], &sent["delivery"]),
+        (&json!("ok"), &json!("yes"), &json!("replied"))
+    );
+    assert_eq!(answers[1]["result"]["structuredContent"]["status"], "ok");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_is_not_waited_for() {
+    let mut client = connect(Visibility::Agent);
+    ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
+    let send = json!({"sessionKey": "t-2", "message": "hi", "timeoutSeconds": 600});
+    let params = call("t-1", "sessions_send", send, json!({}));
+    client
+        .send(json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).to_string())
+        .await;
+    // The message is there once its target has it.
+    while ask(&mut client, "t-2", "sessions_inbox", json!({})).await["structuredContent"]["messages"]
+        == json!([])
+    {}
+    let begun = std::time::Instant::now();
+    client.hang_up().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+}
