@@ -96,6 +96,8 @@ struct Inner {
     is_ending: AtomicBool,
     /// How many written plans followers have yet to be told of.
     news: watch::Sender<usize>,
+    /// How many seats are being given up.
+    leaving: watch::Sender<usize>,
 }
 
 impl App {
@@ -115,6 +117,7 @@ impl App {
             sweep: OnceLock::new(),
             is_ending: AtomicBool::new(false),
             news: watch::Sender::new(0),
+            leaving: watch::Sender::new(0),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -128,6 +131,11 @@ impl App {
     /// Waits for work that was begun in the background; a long sweep is left to the next process.
     pub async fn finish(&self) {
         self.news_is_out().await;
+        let mut leaving = self.inner.leaving.subscribe();
+        let left = leaving.wait_for(|pending| *pending == 0);
+        if tokio::time::timeout(FINISH_WITHIN, left).await.is_err() {
+            tracing::warn!("a seat in a session was not given up; it ends by itself");
+        }
         let handle = self
             .inner
             .sweep

@@ -103,11 +103,13 @@ impl Drop for TakenSeat {
         // Best effort: a seat that nobody renews ends by itself.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, session) = (Arc::clone(&self.store), self.session.clone());
-        let node = self.agents.inner.node.clone();
+        let agents = self.agents.clone();
+        agents.app().inner.leaving.send_modify(|pending| *pending += 1);
         runtime.spawn(async move {
-            if let Err(error) = store.stand_up(&session, &node).await {
+            if let Err(error) = store.stand_up(&session, &agents.inner.node).await {
                 tracing::warn!(%error, %session, "the seat in a session was not given up");
             }
+            agents.app().inner.leaving.send_modify(|pending| *pending -= 1);
         });
     }
 }

@@ -79,6 +79,7 @@ pub async fn chat(
         chat.complain(&format!("{error:#}"));
     }
     background.stop().await;
+    chat.stand_up().await;
     terminal.set_quiet(false);
     outcome
 }

@@ -67,12 +67,20 @@ impl Drop for Seat {
 }
 
 impl Chat {
+    /// Gives the seat up.
+    pub async fn stand_up(&mut self) {
+        let Some(mut seat) = self.seat.take() else { return };
+        seat.kept.abort();
+        // That it was ended is what was wanted.
+        let _ended = (&mut seat.kept).await;
+    }
+
     /// Takes the seat in the open session once it is stored; fails when another process has it.
     pub async fn sit(&mut self) -> anyhow::Result<()> {
         if self.seat.as_ref().is_some_and(|seat| seat.session == self.session.id) {
             return Ok(());
         }
-        self.seat = None;
+        self.stand_up().await;
         if self.stored().await?.is_none() {
             return Ok(());
         }
