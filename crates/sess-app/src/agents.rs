@@ -213,7 +213,10 @@ impl Agents {
     /// Returns the main session of an agent, which is made at its first use.
     async fn open_main(&self, caller: &Caller, reference: &str) -> Result<NewSession> {
         let reached = self.app().reach(caller, reference, Verb::Send).await?;
-        Ok(reached.session.map_or_else(|| self.app().first_use(reached.key), NewSession::from))
+        match reached.session {
+            Some(session) => Ok(session.into()),
+            None => self.app().first_use(reached.key),
+        }
     }
 
     /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use console::Style;
 use serde_json::Value;
 use sess_app::ReadHistory;
-use sess_core::Timestamp;
+use sess_core::{Timestamp, exchange::is_control_word};
 
 use super::Context;
 use crate::{
@@ -65,6 +65,11 @@ fn render(message: &Value, text: &mut String) {
             "image" => {
                 Style::new().dim().apply_to(one_line(&format!("[image] {}", word("data")))).to_string()
             }
+            // A word for the program is no message.
+            _ if is_control_word(word("text")) => Style::new()
+                .dim()
+                .apply_to(format!("(nothing more to say: {})", word("text").trim()))
+                .to_string(),
             _ => visible(word("text")),
         };
         for row in line.trim_end().lines() {
