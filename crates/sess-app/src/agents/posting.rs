@@ -74,7 +74,7 @@ impl Agents {
         let tried = match self.try_post(store, &doors, &post).await? {
             Ok(()) => PostTried::Delivered,
             Err(error) => {
-                let retry_at = retry_at(post.tries, self.app().now());
+                let retry_at = retry_at(post.tries + 1, self.app().now());
                 PostTried::Failed { error, retry_at }
             }
         };

@@ -22,8 +22,9 @@ impl Agents {
     /// As [`Agents::sit`]; `seated` hears when the seat is taken.
     pub async fn sit_told(&self, session: &SessionId, seated: impl FnOnce() + Send) -> Result<()> {
         let store = self.app().store()?;
-        self.renew_seat(&*store, session).await?;
+        // Before it is taken: whoever drops this meanwhile gives it up all the same.
         let seat = TakenSeat::new(self, store, session);
+        self.renew_seat(&*seat.store, session).await?;
         seated();
         loop {
             tokio::time::sleep(self.inner.setup.lease / 3).await;

@@ -27,3 +27,7 @@ mod session_reach;
 mod sessions_history;
 mod sessions_list;
 mod sessions_send;
+mod exchange;
+mod simulation;
+mod spawning;
+mod stage;
