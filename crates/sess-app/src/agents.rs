@@ -29,8 +29,11 @@ use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source,
     agent::{Agent, Effort, ModelSpec, Team, Thinking, ToolsetKind},
     identity::Claim,
+    key::SessionKind,
     message::{Body, Provenance, Role},
     permission::Trust,
+    policy::Verb,
+    rules::DirectScope,
     run::{BootTime, Errand, Lineage, Run, RunState},
     sandbox::{self, Sandbox},
     session::{NewSession, Session, ThinkingLevel},
@@ -173,8 +176,12 @@ impl Agents {
         agent: &AgentId,
     ) -> Result<NewSession> {
         let app = self.app();
+        let is_global = app.configured()?.rules.scope == DirectScope::Global;
         let id = match reference {
+            // Every direct chat is one.
+            None if is_global => return self.open_main(caller, "main").await,
             None => sess_core::id::uuid(app.random()),
+            Some("main") => return self.open_main(caller, "main").await,
             Some(reference) => match app.resolve(caller, reference).await {
                 Ok(session) if session.source == Source::Native => return Ok(session.into()),
                 Ok(session) => {
@@ -185,8 +192,13 @@ impl Agents {
                 }
                 Err(error) if error.kind() == Kind::NotFound => match reference.parse::<SessionId>() {
                     Ok(id) => id,
-                    Err(invalid) if reference.parse::<SessionKey>().is_err() => return Err(invalid.into()),
-                    Err(_) => return Err(error),
+                    Err(invalid) => match reference.parse::<SessionKey>() {
+                        Err(_) => return Err(invalid.into()),
+                        Ok(key) if key.kind() == SessionKind::Main => {
+                            return self.open_main(caller, reference).await;
+                        }
+                        Ok(_) => return Err(error),
+                    },
                 },
                 Err(error) => return Err(error),
             },
@@ -198,9 +210,28 @@ impl Agents {
         Ok(new)
     }
 
+    /// Returns the main session of an agent, which is made at its first use.
+    async fn open_main(&self, caller: &Caller, reference: &str) -> Result<NewSession> {
+        let reached = self.app().reach(caller, reference, Verb::Send).await?;
+        match reached.session {
+            Some(session) => Ok(session.into()),
+            None => self.app().first_use(reached.key),
+        }
+    }
+
     /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.
     pub async fn say(&self, request: Request, cancel: &CancellationToken) -> Result<Run> {
-        self.say_below(request, None, cancel).await
+        self.say_below(request, None, cancel, |_| {}).await
+    }
+
+    /// As [`Agents::say`]; `queued` hears of the run once it is stored.
+    pub async fn say_told(
+        &self,
+        request: Request,
+        cancel: &CancellationToken,
+        queued: impl FnOnce(&Run) + Send,
+    ) -> Result<Run> {
+        self.say_below(request, None, cancel, queued).await
     }
 
     /// As [`Agents::say`], for a run that another one asked for.
@@ -209,6 +240,7 @@ impl Agents {
         mut request: Request,
         parent: Option<&Run>,
         cancel: &CancellationToken,
+        told: impl FnOnce(&Run) + Send,
     ) -> Result<Run> {
         if request.session.title.is_empty() {
             request.session.title = title(&request.text);
@@ -218,6 +250,7 @@ impl Agents {
         // From before it is queued: no other node takes what somebody here waits for.
         let (seat, queued) = tokio::join!(self.take_seat(&session), self.queue_below(request, parent));
         let run = queued?;
+        told(&run);
         match seat {
             Some(seat) => tokio::select! {
                 finished = self.finish(&run, cancel) => finished,

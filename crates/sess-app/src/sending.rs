@@ -90,6 +90,16 @@ pub struct Replied {
 impl App {
     /// Sends a message into another session, and waits for its reply as long as is asked for.
     pub async fn send(&self, caller: &Caller, ask: SendMessage) -> Result<SendAnswer> {
+        self.send_told(caller, ask, |_| {}).await
+    }
+
+    /// As [`Self::send`]; `queued` hears of the run once it is stored.
+    pub async fn send_told(
+        &self,
+        caller: &Caller,
+        ask: SendMessage,
+        queued: impl FnOnce(&Run),
+    ) -> Result<SendAnswer> {
         check_message(&ask.message)?;
         let seconds = ask.timeout_seconds.unwrap_or_else(|| patience(caller));
         if seconds > WAIT_SECONDS_MAX {
@@ -102,6 +112,7 @@ impl App {
         let run = self.new_send(caller, &outlook, target, &ask, seconds > 0)?;
         let store = self.store()?;
         let run = store.queue_run(run).await.map_err(refused)?;
+        queued(&run);
         let run = match seconds {
             0 => return Ok(answer(&run, session_key, Some("accepted"), None)),
             _ => {

@@ -10,16 +10,16 @@ const GLOBAL: &str = "Global options";
 
 /// The session layer for AI agents.
 ///
-/// Plans that survive the session that wrote them, and earlier sessions that the next agent can read. Agents
-/// reach it through `sess mcp`; you, through the commands below.
+/// Plans that survive the session that wrote them, earlier sessions that the next agent can read, and sessions
+/// that talk to each other. Agents reach it through `sess mcp`; you, through the commands below.
 #[derive(Debug, Parser)]
 #[command(
     name = "sess",
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found or wrong state, 4 somebody else got there \
-                  first, 6 unavailable, 8 refused by policy.\nData goes to stdout, talk to stderr. NO_COLOR is \
-                  honoured. Environment: SESS_HOME, SESS_CONFIG, SESS_SESSION, SESS_LOG."
+                  first, 6 unavailable, 8 refused by policy, 124 out of time.\nData goes to stdout, talk to stderr. \
+                  NO_COLOR is honoured. Environment: SESS_HOME, SESS_CONFIG, SESS_SESSION, SESS_LOG."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -66,6 +66,37 @@ pub enum Command {
 
     /// Print a session's transcript
     Read(Read),
+
+    /// Show the newest messages of a session, and who really wrote them
+    History(History),
+
+    /// Send a message into a session, and wait for its reply
+    ///
+    /// The message is stored before anything else happens. When the agent of the session is configured here, a
+    /// process in the background has it answer, and goes on when you stop waiting. A session that another
+    /// program runs gets it in its inbox.
+    ///
+    /// Exit codes: 0 replied (or queued, with --wait 0), 1 the run failed, 3 there is no such session, 8 refused
+    /// by policy, 124 no reply in time.
+    Send(Send),
+
+    /// Give an agent a task in a session of its own
+    ///
+    /// Prints the run and the key of the new session. With --wait its end is waited for, and the exit code tells
+    /// how it ended: 0 done, 1 failed, 124 out of time, 130 cancelled.
+    Spawn(Spawn),
+
+    /// List runs: what was asked of agents, and how it stands
+    Runs(Runs),
+
+    /// Wait for a run's end, and print its result
+    ///
+    /// One that is queued is executed, if its agent is configured here. Exit codes: 0 done, 1 failed, 124 out of
+    /// time (the run, or this wait: stderr says which), 130 cancelled.
+    Wait(Wait),
+
+    /// Stop a run: a queued one ends at once, a running one is asked to
+    Cancel(OneRun),
 
     /// Find messages: words, "phrases", beginnings*, -absent
     Search(Search),
@@ -116,6 +147,10 @@ pub enum Command {
     #[command(hide = true)]
     Confined(Confined),
 
+    /// Execute a run and whatever it leads to, with nobody to ask
+    #[command(hide = true)]
+    Node(OneRun),
+
     /// Print the completion script of a shell
     Completions {
         /// The shell that will read it
@@ -161,7 +196,7 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Mcp {
-    /// Serve only these groups: session_plan, session_context
+    /// Serve only these groups: session_plan, session_context, sessions
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub toolsets: Vec<String>,
 
@@ -222,6 +257,115 @@ pub struct Read {
     /// The most bytes to print, 1000 to 200000
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub max_bytes: i64,
+}
+
+#[derive(Debug, Args)]
+pub struct History {
+    /// A key such as agent:ops:main, an id, its first 8 or more characters, or -1
+    #[arg(value_name = "REF", allow_negative_numbers = true)]
+    pub reference: String,
+
+    /// How many messages, 1000 at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub limit: u32,
+
+    /// Also what tools answered
+    #[arg(long)]
+    pub tools: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Send {
+    /// The session: a key such as agent:ops:main, an id, its first 8 or more characters, or -1
+    #[arg(value_name = "REF", allow_negative_numbers = true)]
+    pub reference: String,
+
+    /// What to say; - or nothing is standard input
+    #[arg(value_name = "MESSAGE")]
+    pub words: Vec<String>,
+
+    /// How many seconds to wait for the reply, 600 at most; 0 only queues the message
+    #[arg(short, long, value_name = "SECONDS", default_value_t = sess_app::WAIT_SECONDS)]
+    pub wait: u64,
+
+    /// A retry with the same key acts once and gets the first answer
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Spawn {
+    /// The task; - or nothing is standard input
+    #[arg(value_name = "TASK")]
+    pub words: Vec<String>,
+
+    /// The agent that gets it; otherwise the first, or an agent's own
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+
+    /// Use this model of the configuration instead of the agent's
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+
+    /// How hard it thinks: off, minimal, low, medium or high
+    #[arg(long, value_name = "LEVEL")]
+    pub thinking: Option<String>,
+
+    /// What to call it in lists
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// The seconds after which it is stopped; 0 is never
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+
+    /// What becomes of its session: keep or delete
+    #[arg(long, value_name = "WHAT")]
+    pub cleanup: Option<String>,
+
+    /// Give it a copy of this file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
+
+    /// Have it executed and wait this many seconds for its end
+    #[arg(short, long, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+
+    /// A retry with the same key acts once and gets the first answer
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Runs {
+    /// How many, 1000 at most; of a tree, how many to begin with
+    #[arg(short = 'n', long, value_name = "N", default_value_t = sess_app::RUNS_LEN)]
+    pub limit: usize,
+
+    /// Show what each led to below it, with tokens and cost summed up
+    #[arg(short, long)]
+    pub tree: bool,
+
+    /// Show changes as they happen, until interrupted; without a terminal, a line for each
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct OneRun {
+    /// A run's id, or its first 8 or more characters
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Wait {
+    #[command(flatten)]
+    pub one: OneRun,
+
+    /// Wait no longer than this
+    #[arg(short, long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,13 @@
 //! Configuration: read once, here, and handed down as values.
 //!
 //! The files are laid over each other as trees (`yaml`), read into what can be written (`de`, `file`), and
-//! made into a team (`team`). What a repository brings counts only when the person has looked at it (`trust`).
+//! made into a team (`team`) and rules (`rules`), again whenever one changed (`source`). What a repository brings counts only when the person has looked at it (`trust`).
 
 mod de;
 pub mod file;
 mod problem;
+mod rules;
+mod source;
 mod team;
 pub mod trust;
 mod yaml;
@@ -18,16 +20,19 @@ use std::{
     io::Read as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::OFlags;
-use sess_app::Settings;
-use sess_core::{Timestamp, agent::Team, policy::ContextVisibility};
+use sess_app::{ConfigSource, Configured, Settings};
+use sess_core::{Timestamp, agent::Team, policy::ContextVisibility, rules::SessionRules};
+use tokio::sync::Notify;
 
 use self::{
     problem::{Origin, Place, Problem},
+    source::Source,
     trust::Seen,
 };
 pub use self::{
@@ -47,6 +52,67 @@ const PERSONAL_KEYS: [&str; 3] = ["permissions", "gateway", "store"];
 /// The variables that decide where everything is: one that cannot be read must not be passed over.
 const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
+/// How the value of a variable is read.
+enum Form {
+    Text,
+    /// A whole number, and of what.
+    Number(&'static str),
+    Switch,
+    /// Words with commas between them.
+    List,
+    Words(&'static [&'static str]),
+}
+
+/// The variables that win over files: the group of settings and the key that each sets.
+const VARIABLES: [(&str, &str, &str, Form); 21] = [
+    ("SESS_PLANS_DIR", "plans", "dir", Form::Text),
+    ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days", Form::Number(" of days")),
+    ("SESS_PLANS_ON_APPROVE", "plans", "on_approve", Form::Text),
+    ("SESS_TOOLS_CONTEXT_VISIBILITY", "tools.context", "visibility", Form::Words(&["agent", "all"])),
+    (
+        "SESS_TOOLS_SESSIONS_VISIBILITY",
+        "tools.sessions",
+        "visibility",
+        Form::Words(&["self", "tree", "agent", "all"]),
+    ),
+    ("SESS_TOOLS_AGENT_TO_AGENT_ENABLED", "tools.agentToAgent", "enabled", Form::Switch),
+    ("SESS_TOOLS_AGENT_TO_AGENT_ALLOW", "tools.agentToAgent", "allow", Form::List),
+    ("SESS_TOOLS_SUBAGENTS_TOOLS_ALLOW", "tools.subagents.tools", "allow", Form::List),
+    ("SESS_TOOLS_SUBAGENTS_TOOLS_DENY", "tools.subagents.tools", "deny", Form::List),
+    ("SESS_SESSION_SCOPE", "session", "scope", Form::Words(&["per-agent", "per-sender", "global"])),
+    ("SESS_SESSION_SEND_POLICY_DEFAULT", "session.sendPolicy", "default", Form::Words(&["allow", "deny"])),
+    ("SESS_SESSION_MAX_QUEUE", "session", "maxQueue", Form::Number("")),
+    (
+        "SESS_SESSION_AGENT_TO_AGENT_MAX_PING_PONG_TURNS",
+        "session.agentToAgent",
+        "maxPingPongTurns",
+        Form::Number(""),
+    ),
+    ("SESS_SESSION_AGENT_TO_AGENT_MAX_HOPS", "session.agentToAgent", "maxHops", Form::Number("")),
+    ("SESS_SESSION_AGENT_TO_AGENT_MAX_RUNS", "session.agentToAgent", "maxRuns", Form::Number("")),
+    ("SESS_AGENTS_DEFAULTS_MAX_CONCURRENT", "agents.defaults", "maxConcurrent", Form::Number("")),
+    ("SESS_AGENTS_DEFAULTS_SUBAGENTS_ALLOW_AGENTS", "agents.defaults.subagents", "allowAgents", Form::List),
+    (
+        "SESS_AGENTS_DEFAULTS_SUBAGENTS_MAX_CHILDREN",
+        "agents.defaults.subagents",
+        "maxChildren",
+        Form::Number(""),
+    ),
+    ("SESS_AGENTS_DEFAULTS_SUBAGENTS_MAX_DEPTH", "agents.defaults.subagents", "maxDepth", Form::Number("")),
+    (
+        "SESS_AGENTS_DEFAULTS_SUBAGENTS_RUN_TIMEOUT_SECONDS",
+        "agents.defaults.subagents",
+        "runTimeoutSeconds",
+        Form::Number(" of seconds"),
+    ),
+    (
+        "SESS_AGENTS_DEFAULTS_SUBAGENTS_ARCHIVE_AFTER_MINUTES",
+        "agents.defaults.subagents",
+        "archiveAfterMinutes",
+        Form::Number(" of minutes"),
+    ),
+];
+
 /// What this process was started with.
 pub struct Config {
     pub settings: Settings,
@@ -60,6 +126,10 @@ pub struct Config {
     pub document: Document,
     /// Where configuration was looked for.
     pub files: Vec<ConfigFile>,
+    /// The file that counts alone, when one was named.
+    pub named: Option<PathBuf>,
+    /// Hears whenever somebody asks for the rules of sessions among themselves.
+    pub rules_asked: Arc<Notify>,
 }
 
 /// A place where configuration was looked for.
@@ -99,18 +169,49 @@ impl Config {
         }
         let cwd = std::env::current_dir().ok();
         let places = Places::new(&env, cwd)?;
+        let named = choice.named(&env);
+        // Looked at before it is read: what changes meanwhile is seen as changed.
+        let looked = source::Looked::at(source::watched(&places, named.as_deref()));
         let mut reading = Reading::new(&env, &places);
         let read = match reading.files(choice) {
             Ok(()) => reading.meaning(),
             Err(error) => Err(error),
         };
-        let (file, team, problem) = match read {
-            Ok((file, team)) => (file, team, None),
-            Err(error) => (file::File::default(), None, Some(error)),
+        let (meaning, problem) = match read {
+            Ok(meaning) => (meaning, None),
+            Err(error) => (Meaning::default(), Some(error)),
         };
-        let settings = reading.settings(&file);
+        let Meaning { file, team, rules } = meaning;
+        let mut settings = reading.settings(&file);
         let Reading { document, files, notices, .. } = reading;
-        Ok((Self { settings, env, team, notices, document, files }, problem))
+        let configured = match &problem {
+            None => Ok(Arc::new(Configured { team: team.clone(), rules })),
+            Some(error) => Err(source::told(error)),
+        };
+        let source = Source::new(env.clone(), places, named.clone(), looked, configured);
+        let rules_asked = source.asked();
+        settings.configured = ConfigSource::new(move || source.current());
+        Ok((Self { settings, env, team, notices, document, files, named, rules_asked }, problem))
+    }
+}
+
+/// What the files and variables come to.
+#[derive(Default)]
+struct Meaning {
+    file: file::File,
+    team: Option<Team>,
+    rules: SessionRules,
+}
+
+impl Choice<'_> {
+    /// Returns the file that counts alone.
+    fn named(self, env: &[(String, String)]) -> Option<PathBuf> {
+        match self {
+            Self::Usual(named) => {
+                named.map(Path::to_owned).or_else(|| get(env, "SESS_CONFIG").map(PathBuf::from))
+            }
+            Self::Trying(_) => None,
+        }
     }
 }
 
@@ -166,10 +267,8 @@ impl<'a> Reading<'a> {
     fn files(&mut self, choice: Choice<'_>) -> anyhow::Result<()> {
         let tried = match choice {
             Choice::Trying(path) => Some(path),
-            Choice::Usual(named) => {
-                let named =
-                    named.map(Path::to_owned).or_else(|| get(self.env, "SESS_CONFIG").map(PathBuf::from));
-                if let Some(path) = named {
+            Choice::Usual(_) => {
+                if let Some(path) = choice.named(self.env) {
                     let bytes = read_file(&path)?;
                     self.lay(&path, &path, &bytes, Owner::Person);
                     return Ok(());
@@ -263,7 +362,24 @@ impl<'a> Reading<'a> {
                 refused(entry.at, key);
                 false
             }
+            ("session", Value::Map(settings)) => {
+                settings.retain(|setting| {
+                    let is_personal = setting.key == "sendPolicy";
+                    if is_personal {
+                        refused(setting.at, "session.sendPolicy");
+                    }
+                    !is_personal
+                });
+                true
+            }
             ("tools", Value::Map(groups)) => {
+                groups.retain(|group| {
+                    let is_personal = group.key == "agentToAgent";
+                    if is_personal {
+                        refused(group.at, "tools.agentToAgent");
+                    }
+                    !is_personal
+                });
                 for group in groups {
                     let Value::Map(settings) = &mut group.node.value else { continue };
                     settings.retain(|setting| {
@@ -291,15 +407,18 @@ impl<'a> Reading<'a> {
     }
 
     /// Lays the `SESS_*` variables over the files, and reads what it all means.
-    fn meaning(&mut self) -> anyhow::Result<(file::File, Option<Team>)> {
+    fn meaning(&mut self) -> anyhow::Result<Meaning> {
         self.variables()?;
         if !self.found.is_empty() {
             return Err(self.problems());
         }
         let read: Result<file::File, _> = de::read(&self.document);
         let read = read.and_then(|file| {
-            let team = team::build(&self.document, &file, self.places.user_home.as_deref())?;
-            Ok((file, team))
+            let team = team::build(&self.document, &file, self.places.user_home.as_deref());
+            match (team, rules::build(&self.document, &file)) {
+                (Ok(team), Ok(rules)) => Ok(Meaning { file, team, rules }),
+                (team, rules) => Err([team.err(), rules.err()].into_iter().flatten().flatten().collect()),
+            }
         });
         read.map_err(|found| {
             self.found = found;
@@ -323,28 +442,35 @@ impl<'a> Reading<'a> {
     }
 
     fn variables(&mut self) -> anyhow::Result<()> {
-        for (variable, group, key) in [
-            ("SESS_PLANS_DIR", "plans", "dir"),
-            ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days"),
-            ("SESS_PLANS_ON_APPROVE", "plans", "on_approve"),
-            ("SESS_TOOLS_CONTEXT_VISIBILITY", "tools.context", "visibility"),
-        ] {
+        for (variable, group, key, form) in VARIABLES {
             let Some(text) = get(self.env, variable) else { continue };
-            let value = match key {
-                "keep_days" => {
-                    let days: Result<u32, _> = text.parse();
-                    let expected = || anyhow!("{variable} is \"{text}\": expected a number of days");
-                    Value::Int(days.map_err(|_| expected())?.into())
-                }
-                "visibility" if !matches!(text, "agent" | "all") => {
-                    bail!("{variable} is \"{text}\": expected agent or all")
-                }
-                _ => Value::Text(text.to_owned()),
-            };
             let origin = self.document.origins.len();
+            let place = Place { origin, line: 0, column: 0 };
+            let value = match form {
+                Form::Text => Value::Text(text.to_owned()),
+                Form::Number(what) => {
+                    let number: Result<u64, _> = text.parse();
+                    let expected = || anyhow!("{variable} is \"{text}\": expected a number{what}");
+                    Value::Int(number.map_err(|_| expected())?.into())
+                }
+                Form::Switch => match text {
+                    "true" | "1" => Value::Bool(true),
+                    "false" | "0" => Value::Bool(false),
+                    _ => bail!("{variable} is \"{text}\": expected true or false"),
+                },
+                Form::List => {
+                    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                    let items = items.map(|item| Node { at: place, value: Value::Text(item.to_owned()) });
+                    Value::List(items.collect())
+                }
+                Form::Words(words) if words.contains(&text) => Value::Text(text.to_owned()),
+                Form::Words(words) => {
+                    bail!("{variable} is \"{text}\": expected {}", problem::one_of(words))
+                }
+            };
             let dir = self.places.cwd.clone().unwrap_or_default();
             self.document.origins.push(Origin { name: variable.to_owned(), dir });
-            self.document.set(group, key, Place { origin, line: 0, column: 0 }, value);
+            self.document.set(group, key, place, value);
         }
         Ok(())
     }
@@ -368,7 +494,7 @@ impl<'a> Reading<'a> {
                 None | Some(file::Visibility::All) => ContextVisibility::All,
                 Some(file::Visibility::Agent) => ContextVisibility::Agent,
             },
-            configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
+            configured: ConfigSource::fixed(Configured::default()),
             cwd: places.cwd.as_deref().map(text),
             repo: repo.as_deref().map(text),
             now,

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use console::{Alignment, Style, Term, measure_text_width, pad_str, truncate_str};
+use console::{Style, Term, measure_text_width, truncate_str};
 use serde::Serialize;
 use serde_json::Value;
 use sess_app::Kind;
@@ -115,6 +115,18 @@ impl Output {
 
     /// Prints rows in columns; in a terminal the column `yielding` gives way when they are too wide.
     pub fn table(&self, header: &[&str], yielding: usize, rows: &[Vec<String>]) -> anyhow::Result<()> {
+        let lines = self.lines(header, yielding, rows, &|_, _| Style::new());
+        self.raw((lines.join("\n") + "\n").as_bytes())
+    }
+
+    /// Returns rows in columns; `style` tells how the cell of a row and a column looks.
+    pub fn lines(
+        &self,
+        header: &[&str],
+        yielding: usize,
+        rows: &[Vec<String>],
+        style: &dyn Fn(usize, usize) -> Style,
+    ) -> Vec<String> {
         let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
         let mut rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
@@ -131,17 +143,27 @@ impl Output {
                 widths[yielding] = widths[yielding].saturating_sub(used - room).max(YIELDING_MIN);
             }
         }
-        let mut text = String::new();
+        let mut lines = Vec::new();
         for (index, row) in rows.iter().enumerate() {
             let mut line = String::new();
-            for (cell, &width) in row.iter().zip(&widths) {
+            let last = row.iter().rposition(|cell| !cell.is_empty()).unwrap_or_default();
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
+                let style = if index == 0 { Style::new().dim() } else { style(index - 1, column) };
                 let cell = truncate_str(cell, width, "…");
-                let _infallible = write!(line, "{}  ", pad_str(&cell, width, Alignment::Left, None));
+                let width = if column == last { 0 } else { width };
+                let space = width.saturating_sub(measure_text_width(&cell));
+                let gap = if column == last { "" } else { "  " };
+                let _infallible = write!(line, "{}{}{gap}", style.apply_to(cell), " ".repeat(space));
             }
-            let style = if index == 0 { Style::new().dim() } else { Style::new() };
-            let _infallible = writeln!(text, "{}", style.apply_to(self.fit(line.trim_end())));
+            lines.push(self.fit(&line));
         }
-        self.raw(text.as_bytes())
+        lines
+    }
+
+    /// Says why something did not end well.
+    pub fn failed(&self, text: &str) {
+        let label = Style::new().for_stderr().red().bold().apply_to("error:");
+        self.say(&format!("{label} {}", visible(text)));
     }
 
     /// Prints an error and what it means for the exit code.
@@ -193,6 +215,12 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         (sess_app::Error::Review(ReviewError::NotReady { .. }), _) => Some(
             "its author calls exit_plan_mode when it is ready; you can do that yourself with \
              `sess tool call exit_plan_mode --session <id>`",
+        ),
+        (sess_app::Error::Denied(text), _) if text == "send blocked by session policy" => {
+            Some("`/send on` in its chat allows it; `sess config show` has session.sendPolicy")
+        }
+        (sess_app::Error::Denied(text), _) if text.contains("tools.") => Some(
+            "`sess whoami` says as which session you were recognised; its person decides what it reaches",
         ),
         (sess_app::Error::Denied(_), _) => {
             Some("an agent's session was recognised here (`sess whoami` says how); ask its person")

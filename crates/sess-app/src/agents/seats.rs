@@ -16,10 +16,16 @@ impl Agents {
     ///
     /// Ends only when the seat is taken, or cannot be kept.
     pub async fn sit(&self, session: &SessionId) -> Result<()> {
+        self.sit_told(session, || {}).await
+    }
+
+    /// As [`Agents::sit`]; `seated` hears when the seat is taken.
+    pub async fn sit_told(&self, session: &SessionId, seated: impl FnOnce() + Send) -> Result<()> {
         let store = self.app().store()?;
         // Before it is taken: whoever drops this meanwhile gives it up all the same.
         let seat = TakenSeat::new(self, store, session);
         self.renew_seat(&*seat.store, session).await?;
+        seated();
         loop {
             tokio::time::sleep(self.inner.setup.lease / 3).await;
             match self.renew_seat(&*seat.store, session).await {

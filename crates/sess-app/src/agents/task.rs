@@ -115,7 +115,7 @@ impl Tasks {
             idempotency_key: None,
         };
         // A task may hold tasks: the future would contain itself.
-        let finished = Box::pin(self.agents.say_below(request, Some(&self.run), cancel)).await;
+        let finished = Box::pin(self.agents.say_below(request, Some(&self.run), cancel, |_| {})).await;
         self.agents.close_toolboxes(&id);
         let run = finished?;
         let result = run.result.unwrap_or_default();

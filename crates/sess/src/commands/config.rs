@@ -11,6 +11,8 @@ use sess_core::{
     agent::{Agent, Team, ToolsetKind},
     policy::Standing,
     redact::redact_json,
+    rules::SessionRules,
+    session::Sending,
 };
 
 use super::Context;
@@ -108,6 +110,7 @@ fn show(context: &Context, output: &Output) -> anyhow::Result<()> {
     }
     let mut shown = Vec::new();
     flatten(&config.document, &config.document.root, &values, String::new(), &mut shown);
+    let rules = SessionRules::default();
     let settings = context.app.settings();
     let plans_dir =
         settings.plans_dir.clone().or_else(|| Some(settings.home.as_ref()?.join("session_plans")));
@@ -115,6 +118,19 @@ fn show(context: &Context, output: &Output) -> anyhow::Result<()> {
         ("plans.dir", json!(plans_dir)),
         ("plans.keep_days", json!(config::PLANS_KEEP_DAYS)),
         ("tools.context.visibility", json!("all")),
+        ("tools.sessions.visibility", json!(rules.visibility.as_str())),
+        ("tools.agentToAgent.enabled", json!(rules.agent_to_agent.is_enabled)),
+        ("session.scope", json!("per-agent")),
+        ("session.sendPolicy.default", json!(Sending::Allow.as_str())),
+        ("session.agentToAgent.maxPingPongTurns", json!(rules.rounds_max)),
+        ("session.agentToAgent.maxHops", json!(rules.limits.hops)),
+        ("session.agentToAgent.maxRuns", json!(rules.limits.tree_runs)),
+        ("session.maxQueue", json!(rules.limits.queue)),
+        ("agents.defaults.maxConcurrent", json!(rules.limits.concurrent)),
+        ("agents.defaults.subagents.maxChildren", json!(rules.limits.children)),
+        ("agents.defaults.subagents.maxDepth", json!(rules.limits.depth)),
+        ("agents.defaults.subagents.runTimeoutSeconds", json!(0)),
+        ("agents.defaults.subagents.archiveAfterMinutes", json!(rules.archive_after_minutes)),
     ] {
         if !shown.iter().any(|shown: &Shown| shown.key == key) {
             shown.push(Shown { key: key.to_owned(), value, from: "default".to_owned() });

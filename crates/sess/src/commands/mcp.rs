@@ -1,11 +1,19 @@
 //! `sess mcp`: the tools, for any agent that speaks MCP.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, sync::Arc, time::Duration};
 
-use sess_app::tools::Toolset;
+use sess_app::{
+    agents::{Nobody, Work},
+    tools::Toolset,
+};
+use sess_core::permission::Trust;
 use sess_server::mcp::{McpOptions, serve_stdio};
+use tokio_util::sync::CancellationToken;
 
-use super::Context;
+use super::{
+    Context,
+    run::{agents, lease},
+};
 use crate::{
     cli,
     output::{Output, Usage},
@@ -30,8 +38,48 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
         explicit_session: context.session.clone(),
         env: context.env.clone(),
     };
-    serve_stdio(context.app.clone(), options).await.map_err(|error| match error {
+    let stop = CancellationToken::new();
+    let node = work(context, &stop);
+    let serving = serve_stdio(context.app.clone(), options);
+    tokio::pin!(node, serving);
+    let mut is_working = true;
+    let served = loop {
+        tokio::select! {
+            served = &mut serving => break served,
+            worked = &mut node, if is_working => {
+                is_working = false;
+                if let Err(error) = worked {
+                    tracing::warn!("no runs are executed here: {error:#}");
+                }
+            }
+        }
+    };
+    stop.cancel();
+    if is_working && let Err(error) = node.await {
+        tracing::warn!("the runs that were executed here ended badly: {error:#}");
+    }
+    served.map_err(|error| match error {
         sess_server::Error::UnknownTool { .. } => Usage(error.to_string()).into(),
         sess_server::Error::Stopped(_) => anyhow::Error::new(error),
     })
+}
+
+/// Executes the runs of the configured agents, from the first call on that deals with other sessions.
+///
+/// Until then nothing is opened: a host that lists tools waits for nothing.
+async fn work(context: &Context, stop: &CancellationToken) -> anyhow::Result<()> {
+    loop {
+        tokio::select! {
+            () = context.config.rules_asked.notified() => {}
+            () = stop.cancelled() => return Ok(()),
+        }
+        // A configuration that is broken now may have agents at the next call.
+        let Some(team) = context.app.configured().ok().and_then(|configured| configured.team.clone()) else {
+            // What was just asked here is no call.
+            let _own = tokio::time::timeout(Duration::ZERO, context.config.rules_asked.notified()).await;
+            continue;
+        };
+        let agents = agents(context, team, Arc::new(Nobody), Trust::Ask, lease(context)?)?;
+        return Ok(agents.work(Work::All, stop).await?);
+    }
 }

@@ -5,22 +5,34 @@ pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod events;
+pub mod history;
 pub mod import;
 pub mod list;
 pub mod man;
 pub mod mcp;
+pub mod node;
 pub mod overview;
 pub mod plan;
 pub mod read;
 pub mod run;
+pub mod runs;
 pub mod search;
+pub mod send;
+pub mod spawn;
 pub mod tool;
+pub mod wait;
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{agent::Team, session::Session};
+use tokio::sync::Notify;
 
 use crate::{
     cli::Command,
@@ -47,6 +59,10 @@ pub struct Loaded {
     pub document: Document,
     pub files: Vec<ConfigFile>,
     pub notices: Vec<String>,
+    /// The file that was named, and counts alone.
+    pub named: Option<PathBuf>,
+    /// Hears whenever somebody asks for the rules of sessions among themselves.
+    pub rules_asked: Arc<Notify>,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -58,8 +74,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, .. } = config;
-        let config = Loaded { team, document, files, notices, problem };
+        let Config { env, team, document, files, notices, named, rules_asked, .. } = config;
+        let config = Loaded { team, document, files, notices, named, rules_asked, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
@@ -67,6 +83,18 @@ impl Context {
     pub fn home(&self) -> anyhow::Result<&Path> {
         let none = || Usage("neither SESS_HOME nor HOME is set: set one of them".to_owned());
         Ok(self.app.settings().home.as_deref().ok_or_else(none)?)
+    }
+
+    /// Returns the owner, for what a process does on its own account.
+    pub fn owner(&self) -> Caller {
+        self.app.cli_caller(&Signals::default())
+    }
+
+    /// Returns a reference that means the same to the session tools, which know no `-1`.
+    pub async fn absolute(&self, reference: String) -> anyhow::Result<String> {
+        let digits = reference.trim().strip_prefix('-').unwrap_or_default();
+        let is_relative = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_relative { Ok(self.resolve(&reference).await?.id.to_string()) } else { Ok(reference) }
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
@@ -88,6 +116,13 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
+        Some(Command::History(args)) => history::run(context, output, args).await?,
+        Some(Command::Send(args)) => return send::run(context, output, args).await,
+        Some(Command::Spawn(args)) => return spawn::run(context, output, args).await,
+        Some(Command::Runs(args)) => runs::run(context, output, args).await?,
+        Some(Command::Wait(args)) => return wait::run(context, output, args).await,
+        Some(Command::Cancel(args)) => wait::cancel(context, output, args).await?,
+        Some(Command::Node(args)) => return node::execute(context, args).await,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
         Some(Command::Plan(args)) => plan::run(context, output, args).await?,
         Some(Command::Events(args)) => events::run(context, output, args).await?,

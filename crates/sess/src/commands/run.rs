@@ -1,6 +1,6 @@
 //! `sess run`: agents of the configuration, in the terminal or for a program.
 
-mod exec;
+pub mod exec;
 mod terminal;
 
 use std::{
@@ -34,6 +34,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::terminal::Terminal;
+pub use self::terminal::elapsed;
 use super::Context;
 use crate::{
     cli,
@@ -108,12 +109,17 @@ fn is_yaml(path: &Path) -> bool {
 }
 
 fn message(args: &cli::Run) -> anyhow::Result<Option<String>> {
-    let words = &args.words[usize::from(named_file(args).is_some())..];
+    message_of(&args.words[usize::from(named_file(args).is_some())..])
+}
+
+/// Returns the message that words make, or standard input when there are none or they are `-`.
+pub fn message_of(words: &[String]) -> anyhow::Result<Option<String>> {
     let message = words.join(" ");
-    if !message.trim().is_empty() {
+    let is_input = message.trim().is_empty() || message.trim() == "-";
+    if !is_input {
         return Ok(Some(message));
     }
-    if std::io::stdin().is_terminal() {
+    if std::io::stdin().is_terminal() && message.trim() != "-" {
         return Ok(None);
     }
     let mut text = Vec::new();
@@ -126,7 +132,7 @@ fn message(args: &cli::Run) -> anyhow::Result<Option<String>> {
 }
 
 /// `SESS_LEASE_MS`: how long a node that died keeps its runs.
-fn lease(context: &Context) -> anyhow::Result<Duration> {
+pub fn lease(context: &Context) -> anyhow::Result<Duration> {
     match context.env.iter().find(|(name, _)| name == "SESS_LEASE_MS") {
         None => Ok(LEASE),
         Some((_, text)) => match text.parse() {
@@ -292,7 +298,7 @@ fn without_keys(mut env: Vec<(String, String)>, team: &Team) -> Vec<(String, Str
 }
 
 /// Asks the run to stop at the first signal; returns at the second, when nobody waits any longer.
-async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
+pub async fn second_signal(cancel: &CancellationToken) -> std::io::Result<()> {
     let mut signals = Signals::new()?;
     signals.next().await;
     cancel.cancel();
@@ -342,7 +348,7 @@ fn ignores_hangup() -> bool {
 
 /// Shows a call in one line.
 pub fn call_line(name: &str, arguments: &Map<String, Value>, depth: usize) -> String {
-    let main = ["cmd", "path", "pattern", "agent", "message", "session_id"];
+    let main = ["cmd", "path", "pattern", "agent", "task", "sessionKey", "message", "session_id"];
     let shown = main.iter().find_map(|key| arguments.get(*key)?.as_str());
     format!("{}● {name} {}", "  ".repeat(depth), shown.map(one_line).unwrap_or_default())
         .trim_end()

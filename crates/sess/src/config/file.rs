@@ -25,6 +25,8 @@ pub struct File {
     pub plans: Plans,
     /// Settings of the tools that agents call.
     pub tools: Tools,
+    /// How sessions are addressed, and how far they go with each other.
+    pub session: Sessions,
 }
 
 /// A map in the order in which it was written.
@@ -172,6 +174,37 @@ pub struct Agent {
     pub sandbox: Option<Sandbox>,
     /// How far one run may go.
     pub limits: Option<Limits>,
+    /// The sub-agents that it spawns.
+    pub subagents: Option<SubAgents>,
+    /// How many runs one process executes beside the conversation it shows, 1 to 100; 8 when not given. Only in
+    /// `agents.defaults`. SESS_AGENTS_DEFAULTS_MAX_CONCURRENT.
+    #[serde(rename = "maxConcurrent")]
+    #[schemars(range(min = 1, max = 100))]
+    pub max_concurrent: Option<u32>,
+}
+
+/// Sub-agents: sessions that an agent spawns for a task. All but allowAgents only in `agents.defaults`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct SubAgents {
+    /// Agents that it may spawn besides itself; "*" is any. SESS_AGENTS_DEFAULTS_SUBAGENTS_ALLOW_AGENTS.
+    pub allow_agents: Option<Vec<String>>,
+    /// How many unfinished ones a session may have, 1 to 100; 5 when not given.
+    /// SESS_AGENTS_DEFAULTS_SUBAGENTS_MAX_CHILDREN.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_children: Option<u32>,
+    /// How many sessions may be below each other, 1 to 20; 5 when not given.
+    /// SESS_AGENTS_DEFAULTS_SUBAGENTS_MAX_DEPTH.
+    #[schemars(range(min = 1, max = 20))]
+    pub max_depth: Option<u32>,
+    /// The seconds after which one is stopped; 0, when not given, is never.
+    /// SESS_AGENTS_DEFAULTS_SUBAGENTS_RUN_TIMEOUT_SECONDS.
+    #[schemars(range(max = 604800))]
+    pub run_timeout_seconds: Option<u64>,
+    /// The minutes after its end at which one is archived, 1 to 525600; 60 when not given.
+    /// SESS_AGENTS_DEFAULTS_SUBAGENTS_ARCHIVE_AFTER_MINUTES.
+    #[schemars(range(min = 1, max = 525600))]
+    pub archive_after_minutes: Option<u64>,
 }
 
 /// A group of tools.
@@ -454,6 +487,172 @@ pub struct Plans {
 pub struct Tools {
     /// list_sessions and read_session.
     pub context: ContextTools,
+    /// sessions_list, sessions_history and sessions_send.
+    pub sessions: SessionsTools,
+    /// Whether agents reach sessions of other agents. Not in a repository's sess.yaml.
+    #[serde(rename = "agentToAgent")]
+    pub agent_to_agent: AgentToAgent,
+    /// What spawned sessions are given.
+    pub subagents: SubAgentTools,
+}
+
+/// Settings of sessions_list, sessions_history and sessions_send.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionsTools {
+    /// Which sessions an agent reaches; tree when not given. SESS_TOOLS_SESSIONS_VISIBILITY. Not in a
+    /// repository's sess.yaml.
+    pub visibility: Option<SessionsVisibility>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionsVisibility {
+    /// Its own.
+    #[serde(rename = "self")]
+    Own,
+    /// Its own and what that spawned, at any depth.
+    Tree,
+    /// Every session of the same agent.
+    Agent,
+    /// Those of other agents too, as far as tools.agentToAgent allows.
+    All,
+}
+
+/// Whether agents reach sessions of other agents.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentToAgent {
+    /// false when not given. SESS_TOOLS_AGENT_TO_AGENT_ENABLED.
+    pub enabled: Option<bool>,
+    /// Both agents must be named here, with * for any text; all when it is empty.
+    /// SESS_TOOLS_AGENT_TO_AGENT_ALLOW.
+    pub allow: Option<Vec<String>>,
+}
+
+/// Settings of spawned sessions' tools.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubAgentTools {
+    /// Which tools they are given: all of their agent's but those for sessions, when not given.
+    pub tools: ToolFilter,
+}
+
+/// Tools by name, with * for any text. deny comes before allow.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolFilter {
+    /// Only these; tools for sessions only when they are named. SESS_TOOLS_SUBAGENTS_TOOLS_ALLOW.
+    pub allow: Option<Vec<String>>,
+    /// Never these. SESS_TOOLS_SUBAGENTS_TOOLS_DENY.
+    pub deny: Option<Vec<String>>,
+}
+
+/// How sessions are addressed, and how far they go with each other.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct Sessions {
+    /// Whether direct chats are one for each agent or one for all; per-agent when not given.
+    /// SESS_SESSION_SCOPE.
+    pub scope: Option<DirectScope>,
+    /// May messages be sent into sessions, and replies leave for channels? Not in a repository's sess.yaml.
+    pub send_policy: SendPolicy,
+    /// How far messages between agents go.
+    pub agent_to_agent: Exchanges,
+    /// How many runs may wait in one session, 1 to 10000; 100 when not given. SESS_SESSION_MAX_QUEUE.
+    #[schemars(range(min = 1, max = 10000))]
+    pub max_queue: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectScope {
+    /// Each agent has its own main session.
+    PerAgent,
+    /// The same as per-agent, as other tools call it.
+    PerSender,
+    /// Every direct chat is one session, `main` to every agent.
+    Global,
+}
+
+/// May messages be sent? A session's own word comes first, then any rule that denies, then any that allows, then
+/// the default.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SendPolicy {
+    /// What holds when no rule matches; allow when not given. SESS_SESSION_SEND_POLICY_DEFAULT.
+    pub default: Option<Sending>,
+    /// Rules by what a session is.
+    pub rules: Vec<SendRule>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sending {
+    Allow,
+    Deny,
+}
+
+/// A rule about sending.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendRule {
+    /// What it says.
+    pub action: Sending,
+    /// Which sessions it is about; all of what is given must fit, and nothing fits all.
+    #[serde(default, rename = "match")]
+    pub matching: SendMatch,
+}
+
+/// Which sessions a rule is about.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct SendMatch {
+    /// Where they are held with people.
+    pub channel: Option<Channel>,
+    /// Who takes part.
+    pub chat_type: Option<ChatType>,
+    /// How their keys begin, such as cron: or agent:ops:.
+    pub key_prefix: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Whatsapp,
+    Telegram,
+    Discord,
+    Signal,
+    Imessage,
+    Webchat,
+    Internal,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatType {
+    Direct,
+    Group,
+    Channel,
+}
+
+/// How far messages between agents go.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct Exchanges {
+    /// How many further rounds of replies follow a message, 0 to 5; 5 when not given.
+    /// SESS_SESSION_AGENT_TO_AGENT_MAX_PING_PONG_TURNS.
+    #[schemars(range(max = 5))]
+    pub max_ping_pong_turns: Option<u32>,
+    /// How many messages may lead to each other, 1 to 100; 12 when not given.
+    /// SESS_SESSION_AGENT_TO_AGENT_MAX_HOPS.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_hops: Option<u32>,
+    /// How many runs one request may lead to in all, 1 to 10000; 200 when not given.
+    /// SESS_SESSION_AGENT_TO_AGENT_MAX_RUNS.
+    #[schemars(range(min = 1, max = 10000))]
+    pub max_runs: Option<u32>,
 }
 
 /// Settings of list_sessions and read_session.

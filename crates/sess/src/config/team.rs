@@ -127,6 +127,7 @@ impl<'a> Building<'a> {
                 let text = format!("only an agent in agents.list has it; here the key \"{name}\" is it");
                 self.wrong(&trail.key(key), text);
             }
+            self.only_in_defaults(agent, &trail);
             all.push((Some(name), trail, agent));
         }
         for (index, agent) in agents.list.iter().flatten().enumerate() {
@@ -134,6 +135,7 @@ impl<'a> Building<'a> {
             if agent.id.is_some() && agent.name.is_some() {
                 self.wrong(&trail.key("name"), "give \"id\" or \"name\", not both");
             }
+            self.only_in_defaults(agent, &trail);
             all.push((agent.id.as_deref().or(agent.name.as_deref()), trail, agent));
         }
         if let Some(defaults) = &agents.defaults
@@ -236,14 +238,66 @@ impl<'a> Building<'a> {
             commands: commands.unwrap_or_default(),
             handoffs,
             sub_agents,
-            sandbox: sandbox.and_then(|sandbox| self.sandbox(sandbox, &sandbox_trail)),
-            allow_agents: Vec::new(),
+            sandbox: sandbox.and_then(|sandbox| {
+                let made = self.sandbox(sandbox, &sandbox_trail)?;
+                let said = |sandbox: &Option<file::Sandbox>| match sandbox {
+                    Some(file::Sandbox::Reach(reach)) => reach.session_tools_visibility,
+                    Some(file::Sandbox::Switch(_)) | None => None,
+                };
+                let session_tools = match said(&agent.sandbox).or_else(|| said(&defaults.sandbox)) {
+                    Some(file::SessionTools::All) => SessionTools::All,
+                    Some(file::SessionTools::Spawned) | None => SessionTools::Spawned,
+                };
+                Some(Sandbox { session_tools, ..made })
+            }),
+            allow_agents: self.allow_agents(agent, defaults, &of),
             limits: self.limits(
                 agent.limits.unwrap_or_default(),
                 defaults.limits.unwrap_or_default(),
                 [&trail.key("limits"), &defaults_trail.key("limits")],
             ),
         }
+    }
+
+    /// What counts for a whole process or tree is set once.
+    fn only_in_defaults(&mut self, agent: &file::Agent, trail: &Trail) {
+        let sub_agents = agent.subagents.as_ref();
+        let is_given = |given: fn(&file::SubAgents) -> bool| sub_agents.is_some_and(given);
+        let below = trail.key("subagents");
+        for (trail, is_given) in [
+            (trail.key("maxConcurrent"), agent.max_concurrent.is_some()),
+            (below.key("maxChildren"), is_given(|given| given.max_children.is_some())),
+            (below.key("maxDepth"), is_given(|given| given.max_depth.is_some())),
+            (below.key("runTimeoutSeconds"), is_given(|given| given.run_timeout_seconds.is_some())),
+            (below.key("archiveAfterMinutes"), is_given(|given| given.archive_after_minutes.is_some())),
+        ] {
+            if is_given {
+                let at = self.document.key_place(&trail);
+                self.wrong_at(at, format!("{trail}: only agents.defaults has it"));
+            }
+        }
+    }
+
+    /// Returns whom an agent may spawn. Names need not be configured: then that is what a spawn is told.
+    fn allow_agents(
+        &mut self,
+        agent: &file::Agent,
+        defaults: &file::Agent,
+        of: &dyn Fn(&str, bool) -> Trail,
+    ) -> Vec<String> {
+        let list = |agent: &'_ file::Agent| agent.subagents.as_ref().and_then(|own| own.allow_agents.clone());
+        let own = list(agent);
+        let trail = of("subagents", own.is_some()).key("allowAgents");
+        let names = own.or_else(|| list(defaults)).unwrap_or_default();
+        let (names, problems) = super::rules::agent_names(&names, &trail);
+        for (trail, text) in problems {
+            let at = self.document.place(&trail);
+            // The defaults are looked at with every agent, and told once.
+            if !self.found.iter().any(|problem| problem.at == at) {
+                self.wrong(&trail, text);
+            }
+        }
+        names
     }
 
     fn known_agent(&mut self, name: &str, names: &[AgentId], trail: &Trail) -> Option<AgentId> {
@@ -432,10 +486,8 @@ impl<'a> Building<'a> {
             },
             write: paths("write", &reach.write),
             read: paths("read", &reach.read),
-            session_tools: match reach.session_tools_visibility {
-                Some(file::SessionTools::All) => SessionTools::All,
-                Some(file::SessionTools::Spawned) | None => SessionTools::Spawned,
-            },
+            // The defaults may say it for an agent's own sandbox.
+            session_tools: SessionTools::Spawned,
         })
     }
 

@@ -7,13 +7,18 @@ use sess_core::{
     agent::{
         Effort, FileAccess, McpServer, OpenAiApi, Price, Provider, Team, Thinking, ToolsetKind, ToolsetSpec,
     },
+    key::ChatType,
+    rules::{
+        AgentToAgent, DirectScope, SendPolicy, SendRule, SessionLimits, SessionRules, ToolFilter, Visibility,
+    },
     sandbox::{Network, Sandbox, SessionTools},
+    session::{Channel, Sending},
 };
 
 use super::{
     de, file,
-    problem::{Origin, Problems},
-    team, yaml,
+    problem::{Origin, Problem, Problems},
+    rules, team, yaml,
 };
 
 /// The plan seed's example, byte for byte.
@@ -21,6 +26,17 @@ const SEED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixt
 
 /// Reads `agents.yaml` in `/work`, for a person at home in `/home/ann`.
 fn load(text: &str) -> Result<Option<Team>, String> {
+    read(text, |document, file| team::build(document, file, Some(Path::new("/home/ann"))))
+}
+
+fn rules_of(text: &str) -> Result<SessionRules, String> {
+    read(text, rules::build)
+}
+
+fn read<T>(
+    text: &str,
+    build: impl FnOnce(&yaml::Document, &file::File) -> Result<T, Vec<Problem>>,
+) -> Result<T, String> {
     let origin = Origin { name: "agents.yaml".to_owned(), dir: PathBuf::from("/work") };
     let mut document = yaml::Document { origins: vec![origin], ..yaml::Document::default() };
     let told = |found| Problems { origins: document.origins.clone(), found }.to_string();
@@ -28,7 +44,7 @@ fn load(text: &str) -> Result<Option<Team>, String> {
     document.lay_over(node);
     let told = |found| Problems { origins: document.origins.clone(), found }.to_string();
     let file: file::File = de::read(&document).map_err(told)?;
-    team::build(&document, &file, Some(Path::new("/home/ann"))).map_err(told)
+    build(&document, &file).map_err(told)
 }
 
 #[track_caller]
@@ -201,6 +217,138 @@ fn a_sandbox_has_absolute_paths() {
 }
 
 #[test]
+fn sessions_among_themselves_have_their_rules() {
+    assert_eq!(rules_of("").expect("valid"), SessionRules::default());
+    let rules = rules_of(
+        "tools:
+  sessions: {visibility: all}
+  agentToAgent: {enabled: true, allow: [ops-*, Main]}
+  subagents: {tools: {allow: [shell, sessions_list], deny: ['write_*']}}
+session:
+  scope: global
+  sendPolicy:
+    default: deny
+    rules:
+    - {action: allow, match: {channel: discord, chatType: group, keyPrefix: 'agent:ops:'}}
+    - action: deny
+  agentToAgent: {maxPingPongTurns: 0, maxHops: 3, maxRuns: 40}
+  maxQueue: 7
+agents:
+  defaults:
+    model: openai/x
+    maxConcurrent: 2
+    subagents: {maxChildren: 3, maxDepth: 1, runTimeoutSeconds: 90, archiveAfterMinutes: 5, allowAgents: [Ops]}
+  main: {subagents: {allowAgents: ['*']}}
+  other: {}
+",
+    )
+    .expect("valid");
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
+    assert_eq!(
+        rules,
+        SessionRules {
+            visibility: Visibility::All,
+            agent_to_agent: AgentToAgent { is_enabled: true, allow: texts(&["ops-*", "Main"]) },
+            send_policy: SendPolicy {
+                default: Some(Sending::Deny),
+                rules: vec![
+                    SendRule {
+                        action: Sending::Allow,
+                        channel: Some(Channel::Discord),
+                        chat_type: Some(ChatType::Group),
+                        key_prefix: Some("agent:ops:".to_owned()),
+                    },
+                    SendRule { action: Sending::Deny, channel: None, chat_type: None, key_prefix: None },
+                ],
+            },
+            scope: DirectScope::Global,
+            rounds_max: 0,
+            limits: SessionLimits { children: 3, depth: 1, concurrent: 2, queue: 7, hops: 3, tree_runs: 40 },
+            sub_agent_tools: ToolFilter {
+                allow: texts(&["shell", "sessions_list"]),
+                deny: texts(&["write_*"])
+            },
+            sub_agent_timeout_seconds: Some(90),
+            archive_after_minutes: 5,
+            default_allow_agents: texts(&["ops"]),
+        }
+    );
+    assert_eq!(rules_of("session: {scope: per-sender}").expect("valid").scope, DirectScope::PerAgent);
+}
+
+#[test]
+fn whom_an_agent_may_spawn_is_its_own_list_or_the_defaults() {
+    let shared = "defaults: {model: openai/x, subagents: {allowAgents: [Ops, ops]}}";
+    let allowed = |team: &Team| -> Vec<Vec<String>> {
+        team.agents().iter().map(|agent| agent.allow_agents.clone()).collect()
+    };
+    let map = team_of(&format!("agents:\n  {shared}\n  a: {{subagents: {{allowAgents: ['*']}}}}\n  b:\n"));
+    assert_eq!(allowed(&map), [["*"], ["ops"]]);
+    let list =
+        format!("agents:\n  {shared}\n  list: [{{id: a, subagents: {{allowAgents: []}}}}, {{id: b}}]\n");
+    assert_eq!(allowed(&team_of(&list)), [vec![], vec!["ops".to_owned()]]);
+}
+
+#[test]
+fn what_a_sandbox_shows_of_sessions_may_come_from_the_defaults() {
+    let with = |defaults: &str, own: &str| {
+        let text = format!(
+            "agents: {{defaults: {{model: openai/x, sandbox: {defaults}}}, root: {{sandbox: {own}}}}}"
+        );
+        team_of(&text).entry().sandbox.clone().map(|sandbox| sandbox.session_tools)
+    };
+    assert_eq!(with("{sessionToolsVisibility: all}", "true"), Some(SessionTools::All));
+    assert_eq!(
+        with("{sessionToolsVisibility: all}", "{sessionToolsVisibility: spawned}"),
+        Some(SessionTools::Spawned)
+    );
+    assert_eq!(with("{sessionToolsVisibility: all}", "false"), None);
+    assert_eq!(with("true", "{network: true}"), Some(SessionTools::Spawned));
+}
+
+#[test]
+fn a_limit_is_a_sane_number() {
+    for (text, said) in [
+        ("session: {maxQueue: 0}", "session.maxQueue: expected a number from 1 to 10000, found 0"),
+        (
+            "session: {agentToAgent: {maxPingPongTurns: 6}}",
+            "session.agentToAgent.maxPingPongTurns: expected a number from 0 to 5, found 6",
+        ),
+        (
+            "session: {agentToAgent: {maxHops: 0}}",
+            "session.agentToAgent.maxHops: expected a number from 1 to 100, found 0",
+        ),
+        (
+            "agents: {defaults: {maxConcurrent: 0}}",
+            "agents.defaults.maxConcurrent: expected a number from 1 to 100, found 0",
+        ),
+        (
+            "agents: {defaults: {subagents: {maxChildren: 1000}}}",
+            "agents.defaults.subagents.maxChildren: expected a number from 1 to 100, found 1000",
+        ),
+        (
+            "session: {sendPolicy: {rules: [{action: maybe}]}}",
+            "session.sendPolicy.rules[0].action: \"maybe\" is not known here: expected allow or deny",
+        ),
+        (
+            "session: {sendPolicy: {rules: [{action: deny, match: {chanel: discord}}]}}",
+            "unknown key \"chanel\" in session.sendPolicy.rules[0].match: did you mean \"channel\"?",
+        ),
+        (
+            "tools: {agentToAgent: {allow: ['a b']}}",
+            "tools.agentToAgent.allow[0]: \"a b\" matches no agent: expected a name, with * for any text",
+        ),
+        (
+            "tools: {sessions: {visibility: everything}}",
+            "tools.sessions.visibility: \"everything\" is not known here: expected self, tree, agent or all",
+        ),
+    ] {
+        let told = rules_of(text).expect_err(text);
+        assert_eq!(told.split_once(": ").map(|(_, told)| told), Some(said), "{told}");
+    }
+}
+
+#[test]
 fn a_mistake_in_an_agent_is_told_with_its_place() {
     let agent = |rest: &str, said: &str| {
         refused(
@@ -245,9 +393,22 @@ fn a_mistake_in_an_agent_is_told_with_its_place() {
             "agents.yaml:5:33: agents.root.toolsets[1]: there is nobody to give to: set \"sub_agents\"",
         ),
         (
-            "    toolsets: [{type: sessions}]\n",
-            "agents.yaml:4:23: agents.root.toolsets[0].type: \"sessions\" is not known here: expected session_plan, session_context, filesystem, shell, user_prompt, handoff, transfer_task or mcp",
+            "    toolsets: [{type: sesions}]\n",
+            "agents.yaml:4:23: agents.root.toolsets[0].type: \"sesions\" is not known here: did you mean \"sessions\"?",
         ),
+        (
+            "    toolsets: [{type: x}]\n",
+            "agents.yaml:4:23: agents.root.toolsets[0].type: \"x\" is not known here: expected session_plan, session_context, sessions, filesystem, shell, user_prompt, handoff, transfer_task or mcp",
+        ),
+        (
+            "    subagents: {allowAgents: [a b]}\n",
+            "agents.yaml:4:31: agents.root.subagents.allowAgents[0]: \"a b\" is no agent's name: expected one, or \"*\" for any",
+        ),
+        (
+            "    subagents: {maxDepth: 2}\n",
+            "agents.yaml:4:17: agents.root.subagents.maxDepth: only agents.defaults has it",
+        ),
+        ("    maxConcurrent: 2\n", "agents.yaml:4:5: agents.root.maxConcurrent: only agents.defaults has it"),
         (
             "    toolsets: [{tools: [shell]}]\n",
             "agents.yaml:4:16: agents.root.toolsets[0]: the key \"type\" is missing",
@@ -328,7 +489,7 @@ fn a_mistake_elsewhere_is_told_with_its_place() {
         ("agnts: {}\n", "agents.yaml:1:1: unknown key \"agnts\": did you mean \"agents\"?"),
         (
             "gateway: {}\n",
-            "agents.yaml:1:1: unknown key \"gateway\": expected agents, models, permissions, plans or tools",
+            "agents.yaml:1:1: unknown key \"gateway\": expected agents, models, permissions, plans, tools or session",
         ),
         ("agents: [root]\n", "agents.yaml:1:9: agents: expected a map of keys, found a list"),
         (
@@ -411,7 +572,7 @@ fn a_mistake_elsewhere_is_told_with_its_place() {
         // All that can be told at once is.
         (
             "a1: 1\nplns: 1\nagents: 1\n",
-            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans or tools\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
+            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans, tools or session\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
         ),
     ] {
         refused(text, said);

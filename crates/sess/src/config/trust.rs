@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-const FILE: &str = "trusted.json";
+pub(super) const FILE: &str = "trusted.json";
 /// The version of the file. Fields are only ever added under one number.
 const VERSION: u32 = 1;
 

@@ -468,3 +468,89 @@ fn several_lines_are_one_message_and_escapes_never_reach_the_terminal() {
     chat.send("\x04");
     assert_eq!(chat.end(), Some(0));
 }
+
+/// Two agents that may reach each other's sessions.
+const PAIR: &str = "agents:
+  root: {model: anthropic/m, instruction: You are ROOT., toolsets: [{type: sessions}], subagents: {allowAgents: [other]}}
+  other: {model: anthropic/m, instruction: You are OTHER.}
+tools: {sessions: {visibility: all}, agentToAgent: {enabled: true}}
+";
+
+#[test]
+fn what_another_session_sends_is_shown_as_such_and_typed_text_survives() {
+    let models = Models::new(vec![
+        says("ROOT", "hello", "Hello yourself."),
+        says("ROOT", "is it green", "It is **green**."),
+        says("ROOT", "announce step", "ANNOUNCE_SKIP"),
+        says("ROOT", "typed before", "I see what you typed."),
+    ]);
+    let world = World::new();
+    let config = world.write("pair.yaml", PAIR);
+    let config = config.to_str().expect("UTF-8");
+    let mut chat = Chat::start_with(&world, &models, config, &["--session", "main", "hello"]);
+    chat.expect("Hello yourself.");
+    chat.expect("root › ");
+    chat.send("typed bef");
+    chat.expect("typed bef");
+    let peer = [("SESS_SESSION", "peer-1")];
+    let send = ["--config", config, "send", "agent:root:main", "is it green?"];
+    let sent = world.run_env(&peer, send);
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "It is **green**.\n"), "{sent:?}");
+    chat.expect("↪ from agent:main:chat:peer-1");
+    chat.expect("│ is it green?");
+    chat.expect("root replies");
+    chat.expect("It is green.");
+    chat.expect("nothing more to say");
+    chat.expect("root › typed bef");
+    chat.line("ore");
+    chat.expect("I see what you typed.");
+    assert!(models.last_question().contains("typed before"), "{}", models.last_question());
+
+    // Whoever has it open already keeps it.
+    let mut second = Chat::start_with(&world, &models, config, &["--session", "agent:root:main"]);
+    second.expect("is open in another process");
+    assert_eq!(second.end(), Some(4));
+
+    chat.expect("root › ");
+    chat.line("/send off");
+    chat.expect("no messages come into this session (your word)");
+    world.run_env(&peer, send).fails(8, "send blocked by session policy");
+    chat.expect("root › ");
+    chat.line("/send sideways");
+    chat.expect("/send sideways: expected on, off or inherit");
+    chat.expect("root › ");
+    chat.line("/send inherit");
+    chat.expect("messages come into this session (as configured)");
+    chat.expect("root › ");
+    chat.line("/runs");
+    chat.expect("from agent:main:chat:peer-1");
+    chat.expect("root › ");
+    chat.send("\x04");
+    assert_eq!(chat.end(), Some(0));
+}
+
+#[test]
+fn whoever_leaves_waits_for_sub_agents_or_cancels_them() {
+    let hang = Fault { kind: FaultKind::Hang, bytes: Some(1_000), ..Fault::default() };
+    let models = Models::new(vec![
+        call("ROOT", "go", "sessions_spawn", json!({ "task": "think", "agentId": "other", "label": "slow" })),
+        says("ROOT", "accepted", "It is at it."),
+        of("OTHER", Reply::text("It thinks and thinks and never comes to an end").when("think").fault(hang)),
+        says("ROOT", "Status: aborted", "So be it."),
+    ]);
+    let world = World::new();
+    let config = world.write("pair.yaml", PAIR);
+    let mut chat = Chat::start_with(&world, &models, config.to_str().expect("UTF-8"), &["go"]);
+    chat.expect("It is at it.");
+    chat.expect("root › ");
+    chat.line("/quit");
+    chat.expect("1 run goes on for this session: waiting; Ctrl-C cancels");
+    chat.send("\x03");
+    chat.expect("cancelled");
+    chat.expect("Status: aborted");
+    assert_eq!(chat.end(), Some(0));
+    let runs = world.json(["runs"]);
+    let states: Vec<&Value> =
+        runs["runs"].as_array().expect("a list").iter().map(|run| &run["state"]).collect();
+    assert!(states.iter().all(|state| **state != "running" && **state != "queued"), "{runs}");
+}

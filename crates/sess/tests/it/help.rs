@@ -4,11 +4,17 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 26] = [
     "demo",
     "mcp",
     "list",
     "read",
+    "history",
+    "send",
+    "spawn",
+    "runs",
+    "wait",
+    "cancel",
     "search",
     "plan",
     "events",

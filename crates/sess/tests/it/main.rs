@@ -7,6 +7,7 @@ mod chat;
 mod config;
 mod config_files;
 mod events;
+mod exchanges;
 mod help;
 mod mcp;
 mod mcp_client;

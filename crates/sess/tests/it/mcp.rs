@@ -14,11 +14,17 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 /// The most memory a server may ever have had, in kB.
 const MEMORY_MAX_KB: u64 = 200_000;
 
-struct Server(Beside);
+pub struct Server(Beside);
 
 impl Server {
-    fn start(world: &World, args: &[&str]) -> Self {
-        let mut server = Self(Beside::start(world.command(["mcp"].into_iter().chain(args.iter().copied()))));
+    pub fn start(world: &World, args: &[&str]) -> Self {
+        Self::start_env(world, &[], args)
+    }
+
+    pub fn start_env(world: &World, env: &[(&str, &str)], args: &[&str]) -> Self {
+        let mut command = world.command(["mcp"].into_iter().chain(args.iter().copied()));
+        command.envs(env.iter().copied());
+        let mut server = Self(Beside::start(command));
         server.0.send(INITIALIZE);
         assert_eq!(server.answer()["result"]["serverInfo"]["name"], "intersession");
         server
@@ -34,7 +40,7 @@ impl Server {
         self.answer()
     }
 
-    fn call(&mut self, tool: &str, arguments: &Value) -> String {
+    pub fn call(&mut self, tool: &str, arguments: &Value) -> String {
         let answer = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
         answer["result"]["content"][0]["text"].as_str().map_or_else(|| answer.to_string(), str::to_owned)
     }
@@ -56,7 +62,7 @@ impl Server {
 fn the_tools_that_are_served_can_be_chosen() {
     let world = World::new();
     let plan = ["write_session_plan", "read_session_plan", "exit_plan_mode"];
-    assert_eq!(Server::start(&world, &[]).tools().len(), 5);
+    assert_eq!(Server::start(&world, &[]).tools().len(), 12);
     assert_eq!(Server::start(&world, &["--toolsets", "session_plan"]).tools(), plan);
     assert_eq!(Server::start(&world, &["--toolsets", "session_context,session_plan"]).tools().len(), 5);
     assert_eq!(
@@ -65,7 +71,7 @@ fn the_tools_that_are_served_can_be_chosen() {
     );
     let mut few = Server::start(&world, &["--tools", "read_session_plan"]);
     assert!(few.call("write_session_plan", &json!({ "content": "x" })).contains("unknown tool"));
-    world.fails(["mcp", "--tools", "x"], 2, "no tool is called \"x\"; the tools are write_session_plan, read_session_plan, exit_plan_mode, list_sessions, read_session");
+    world.fails(["mcp", "--tools", "x"], 2, "no tool is called \"x\"; the tools are write_session_plan, read_session_plan, exit_plan_mode, list_sessions, read_session, ");
     world.fails(["mcp", "--toolsets", "x"], 2, "unknown toolset \"x\": one of session_plan, session_context");
     let mut bad = Server::start(&world, &["--session", "../x"]);
     assert_eq!(bad.call("read_session_plan", &json!({})), "invalid session ID: \"../x\"");

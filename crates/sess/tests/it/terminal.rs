@@ -55,11 +55,15 @@ fn evil_world() -> World {
 #[test]
 fn control_characters_are_made_visible_in_every_command() {
     let world = evil_world();
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 20] = [
         &[],
         &["list"],
         &["read", "-1"],
         &["search", "evil"],
+        &["history", "-1"],
+        &["history", EVIL],
+        &["send", EVIL, "x"],
+        &["runs"],
         &["events"],
         &["plan", "show"],
         &["plan", "diff"],

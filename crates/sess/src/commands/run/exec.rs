@@ -15,8 +15,9 @@ use sess_app::{
 use sess_core::{
     RunId,
     agent::Provider,
+    exchange::is_control_word,
     redact::{redact, redact_json},
-    run::{Run, RunState},
+    run::{Errand, Run, RunState},
     session::{NewSession, Session},
 };
 use tokio_util::sync::CancellationToken;
@@ -187,13 +188,26 @@ pub async fn run(
     let mut cursor = app.events_head().await?;
     let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
     let is_executing = note.is_some();
-    let run = agents.queue(Request { session, agent, text, note, idempotency_key: None }).await?;
-    let finishing = agents.finish(&run, cancel);
-    tokio::pin!(finishing);
+    let request = Request { session, agent, text, note, idempotency_key: None };
+    let (queued, known) = tokio::sync::oneshot::channel::<RunId>();
+    let saying = agents.say_told(request, cancel, |run| {
+        // Whoever listens does so until the end.
+        let _heard = queued.send(run.id.clone());
+    });
+    // What it leads to goes on beside it: the message may wait for that, and this process for both.
+    let leading = async {
+        match known.await {
+            Ok(root) => agents.finish_tree(&root, cancel).await,
+            Err(_) => Ok(()),
+        }
+    };
+    tokio::pin!(saying, leading);
     let mut changes = app.changes()?;
+    let (mut said, mut led) = (None, None);
     let run = loop {
         tokio::select! {
-            ended = &mut finishing => break ended?,
+            ended = &mut saying, if said.is_none() => said = Some(ended?),
+            ended = &mut leading, if led.is_none() => led = Some(ended?),
             _ = changes.changed(), if onlooker.output.json => {
                 match follow(app, onlooker, caller, &id, cursor).await {
                     Ok(read) => cursor = read,
@@ -201,6 +215,11 @@ pub async fn run(
                     Err(error) => tracing::warn!(%error, "events were not printed"),
                 }
             }
+        }
+        if led.is_some()
+            && let Some(run) = said.take()
+        {
+            break run;
         }
     };
     if let Some(stored) = app.find_session(&id).await?
@@ -210,11 +229,42 @@ pub async fn run(
     }
     if onlooker.output.json {
         follow(app, onlooker, caller, &id, cursor).await?;
+        for later in later_runs(app, &run).await? {
+            onlooker.line(ended_event(&later));
+        }
         onlooker.line(ended_event(&run));
     } else {
         show_end(agents, onlooker, &run, app.find_session(&id).await?.as_ref()).await?;
+        for later in later_runs(app, &run).await? {
+            show_later(onlooker, &later)?;
+        }
     }
     Ok(exit_code(&run))
+}
+
+/// Returns the runs of the same session that this one led to: reports on its tasks, replies of others.
+async fn later_runs(app: &App, run: &Run) -> anyhow::Result<Vec<Run>> {
+    let led_to = app.led_to(&run.lineage.root).await?;
+    Ok(led_to.into_iter().filter(|later| later.session == run.session && later.id != run.id).collect())
+}
+
+fn show_later(onlooker: &Onlooker, run: &Run) -> anyhow::Result<()> {
+    let why = match &run.errand {
+        Errand::Report { child, .. } => format!("↪ report of {child}"),
+        Errand::Round(round) => format!("↪ reply of {}", round.from),
+        Errand::Send(send) => format!("↪ from {}", send.requester),
+        Errand::LateReply { .. } => "↪ a late reply".to_owned(),
+        Errand::Message | Errand::Announce(_) | Errand::Spawn(_) => return Ok(()),
+    };
+    onlooker.talk(&why);
+    let result = run.result.as_deref().filter(|result| !is_control_word(result) && !result.trim().is_empty());
+    if let Some(result) = result {
+        onlooker.output.foreign(&(masked(result, onlooker.redaction).trim_end().to_owned() + "\n"))?;
+    }
+    if let Some(error) = &run.error {
+        onlooker.talk(&format!("{}: {error}", run.state));
+    }
+    Ok(())
 }
 
 /// Returns how much of a text can be told: its lines, up to a private key that is still coming.

@@ -10,6 +10,7 @@ mod editor;
 mod markdown;
 mod review;
 mod screen;
+mod visits;
 mod words;
 
 use std::{
@@ -34,6 +35,7 @@ use self::{
 };
 
 pub use chat::chat;
+pub use screen::elapsed;
 
 /// The person at the terminal.
 pub struct Terminal {
@@ -42,6 +44,8 @@ pub struct Terminal {
     /// One question at a time, whoever asks.
     asking: Semaphore,
     turn: Mutex<CancellationToken>,
+    /// A message is being typed: nothing is asked.
+    is_typing: AtomicBool,
     /// How the terminal was before us; given back at the end.
     modes: Option<Termios>,
 }
@@ -55,6 +59,7 @@ impl Terminal {
             lines: Lines::new(history)?,
             asking: Semaphore::new(1),
             turn: Mutex::default(),
+            is_typing: AtomicBool::new(false),
         })
     }
 
@@ -64,6 +69,10 @@ impl Terminal {
 
     fn width(&self) -> usize {
         self.screen().width()
+    }
+
+    fn set_typing(&self, is_typing: bool) {
+        self.is_typing.store(is_typing, Ordering::Relaxed);
     }
 
     /// Stops the turn that runs, as Ctrl-C does.
@@ -135,7 +144,8 @@ impl Drop for Asked<'_> {
 #[async_trait]
 impl Person for Terminal {
     fn asking(&self) -> Asking {
-        Asking::Possible
+        // A question would have to take the line away that is being typed.
+        if self.is_typing.load(Ordering::Relaxed) { Asking::Nobody } else { Asking::Possible }
     }
 
     async fn permit(&self, place: &Place, call: &Call) -> Permission {

@@ -26,6 +26,9 @@ pub fn summary(name: &str, arguments: &Map<String, Value>) -> String {
         "handoff" => text("agent").to_owned(),
         TASK => format!("{}: {}", text("agent"), text("task")),
         "user_prompt" => text("message").to_owned(),
+        "sessions_send" => format!("{}: {}", text("sessionKey"), text("message")),
+        "sessions_history" => text("sessionKey").to_owned(),
+        "sessions_spawn" => format!("{} {}", text("agentId"), text("task")),
         "write_session_plan" => {
             let title = text("content").lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             title.trim_start_matches(['#', ' ']).to_owned()

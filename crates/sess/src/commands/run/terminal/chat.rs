@@ -29,6 +29,7 @@ use super::{
     editor::{Kind, Prompt, Typed},
     markdown::Markdown,
     screen::{Last, taken},
+    visits::{Background, Seat, Shown},
     words::{self, Word},
 };
 use crate::output::{one_line, visible};
@@ -57,13 +58,28 @@ pub async fn chat(
         active,
         shown: HashMap::new(),
         put_off: HashMap::new(),
+        seat: None,
+        cursor: 0,
+        is_terminated: false,
         interrupts: signal(SignalKind::interrupt())?,
         terminations: signal(SignalKind::terminate())?,
     };
+    // Whoever has it open already answers there.
+    chat.sit().await?;
+    chat.cursor = chat.agents.app().events_head().await?;
+    let background = Background::start(&chat.agents);
     chat.terminal.lines.set_words(words::all(&chat.agents));
     let terminal = Arc::clone(&chat.terminal);
     terminal.set_quiet(true);
     let outcome = chat.talk(first).await;
+    if outcome.is_ok()
+        && !chat.is_terminated
+        && let Err(error) = chat.wait_for_open_runs().await
+    {
+        chat.complain(&format!("{error:#}"));
+    }
+    background.stop().await;
+    chat.stand_up().await;
     terminal.set_quiet(false);
     outcome
 }
@@ -79,8 +95,13 @@ pub(super) struct Chat {
     pub shown: HashMap<SessionId, u64>,
     /// The revision that they want to look at later.
     pub put_off: HashMap<SessionId, u64>,
-    interrupts: Signal,
-    terminations: Signal,
+    pub seat: Option<Seat>,
+    /// How far what happened in the session was looked at.
+    pub cursor: u64,
+    /// Somebody wants this process to end, now.
+    is_terminated: bool,
+    pub interrupts: Signal,
+    pub terminations: Signal,
 }
 
 #[derive(Debug)]
@@ -194,11 +215,7 @@ impl Chat {
         loop {
             self.terminal.screen().gap();
             self.terminal.screen().pause();
-            let prompt = self.prompt();
-            let typed = tokio::select! {
-                typed = self.terminal.lines.read(Kind::Message, prompt) => typed,
-                _ = self.terminations.recv() => Typed::Ended,
-            };
+            let typed = self.read_beside_visits().await;
             self.terminal.screen().resume();
             match typed {
                 Typed::Line(line) if line.trim().is_empty() => is_leaving = false,
@@ -211,6 +228,39 @@ impl Chat {
                 Typed::Ended => return None,
             }
         }
+    }
+
+    /// Reads a line; what comes into the session meanwhile is shown above it.
+    async fn read_beside_visits(&mut self) -> Typed {
+        let terminal = Arc::clone(&self.terminal);
+        let mut changes = match self.agents.app().changes() {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.complain(&error.to_string());
+                return Typed::Ended;
+            }
+        };
+        terminal.set_typing(true);
+        let reading = terminal.lines.read(Kind::Message, self.prompt());
+        tokio::pin!(reading);
+        let typed = loop {
+            match self.visits(Shown::All).await {
+                Ok(rows) if rows.is_empty() => {}
+                Ok(rows) => terminal.lines.print_above(rows),
+                // Who cannot be told can still type.
+                Err(error) => tracing::warn!(%error, "what came into the session was not shown"),
+            }
+            tokio::select! {
+                typed = &mut reading => break typed,
+                _ = self.terminations.recv() => {
+                    self.is_terminated = true;
+                    break Typed::Ended;
+                }
+                _ = changes.changed() => {}
+            }
+        };
+        terminal.set_typing(false);
+        typed
     }
 
     /// Does what a line says.
@@ -305,6 +355,7 @@ impl Chat {
             (state, None) => self.complain(&state.as_str().replace('_', " ")),
         }
         self.print(Last::Talk, [taken(&self.active, &run.usage, context, started.elapsed())]);
+        self.sit().await?;
         Ok(ended)
     }
 
@@ -319,9 +370,18 @@ impl Chat {
         } {}
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut changes = agents.app().changes()?;
         loop {
             tokio::select! {
-                ended = &mut saying => return Ok(Ended::Run(Box::new(ended?))),
+                ended = &mut saying => {
+                    let rows = self.visits(Shown::Incoming).await?;
+                    self.print(Last::Line, rows);
+                    return Ok(Ended::Run(Box::new(ended?)));
+                }
+                _ = changes.changed() => {
+                    let rows = self.visits(Shown::Incoming).await?;
+                    self.print(Last::Line, rows);
+                }
                 // Left like this, the run is settled by whoever looks next, once its lease is over.
                 _ = self.interrupts.recv() => {
                     if cancel.is_cancelled() {

@@ -9,7 +9,8 @@ use std::{
 
 use anyhow::Context as _;
 use rustyline::{
-    Cmd, CompletionType, Config, Context, Editor, Event, Helper, KeyCode, KeyEvent, Modifiers,
+    Cmd, CompletionType, Config, Context, Editor, Event, ExternalPrinter, Helper, KeyCode, KeyEvent,
+    Modifiers,
     completion::Completer,
     error::ReadlineError,
     highlight::Highlighter,
@@ -45,6 +46,8 @@ pub enum Kind {
 #[derive(Clone)]
 pub struct Lines {
     editors: Arc<Mutex<Editors>>,
+    /// Prints above the line that is being typed; not on a terminal that cannot.
+    above: Option<Arc<Mutex<dyn ExternalPrinter + Send>>>,
 }
 
 struct Editors {
@@ -81,13 +84,29 @@ impl Lines {
         answer.set_helper(Some(Words::default()));
         let escape = Event::from(KeyEvent(KeyCode::Esc, Modifiers::NONE));
         answer.bind_sequence(escape, Cmd::Interrupt);
-        Ok(Self { editors: Arc::new(Mutex::new(Editors { message, answer, history })) })
+        let above = match message.create_external_printer() {
+            Ok(above) => Some(Arc::new(Mutex::new(above)) as Arc<Mutex<dyn ExternalPrinter + Send>>),
+            Err(error) => {
+                tracing::debug!(%error, "nothing can be shown while a line is typed");
+                None
+            }
+        };
+        Ok(Self { editors: Arc::new(Mutex::new(Editors { message, answer, history })), above })
     }
 
     /// Tells which words may begin a message with a slash.
     pub fn set_words(&self, words: Vec<String>) {
         let mut editors = self.editors.lock().unwrap_or_else(PoisonError::into_inner);
         editors.message.set_helper(Some(Words { words }));
+    }
+
+    /// Shows rows above the message that is being typed, which stays as it is.
+    pub fn print_above(&self, rows: Vec<String>) {
+        let Some(above) = &self.above else { return };
+        let text = format!("{}\n\n", rows.join("\n"));
+        if let Err(error) = above.lock().unwrap_or_else(PoisonError::into_inner).print(text) {
+            tracing::warn!(%error, "what came into the session was not shown");
+        }
     }
 
     /// Asks for a line, after whoever is asking already.

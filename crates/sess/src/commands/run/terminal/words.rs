@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use console::{Style, measure_text_width};
-use sess_app::{Kind, ListSessions, agents::Agents};
+use sess_app::{Kind, ListRuns, ListSessions, agents::Agents};
+use sess_core::session::Sending;
 
 use super::{
     chat::{Chat, Flow},
@@ -11,7 +12,10 @@ use super::{
     screen::Last,
 };
 use crate::{
-    commands::list::{self, Refs},
+    commands::{
+        list::{self, Refs},
+        runs,
+    },
     output::{Output, one_line},
 };
 
@@ -25,18 +29,22 @@ pub enum Word {
     Review,
     Agent,
     Sessions,
+    Runs,
+    Send,
     Resume,
     New,
     Quit,
 }
 
 impl Word {
-    const ALL: [(Self, &str, &str, &str); 8] = [
+    const ALL: [(Self, &str, &str, &str); 10] = [
         (Self::Help, "help", "", "list the commands"),
         (Self::Plan, "plan", "", "show the plan and how it stands"),
         (Self::Review, "review", "", "approve the plan that is ready, or ask for changes"),
         (Self::Agent, "agent", "[name]", "list the agents, or talk to another one"),
         (Self::Sessions, "sessions", "", "list recent sessions"),
+        (Self::Runs, "runs", "", "list this session's runs, and what they led to"),
+        (Self::Send, "send", "[on|off|inherit]", "let messages into this session, or not, or as configured"),
         (Self::Resume, "resume", "<ref>", "go on with another session: an id, its beginning, or -1"),
         (Self::New, "new", "", "begin a new session"),
         (Self::Quit, "quit", "", "leave; so does Ctrl-D"),
@@ -79,6 +87,8 @@ impl Chat {
                 self.switch(agent);
             }
             Word::Sessions => self.sessions().await?,
+            Word::Runs => self.runs().await?,
+            Word::Send => self.send_policy(rest).await?,
             Word::Resume if rest.is_empty() => self.complain("which session? /sessions lists them"),
             Word::Resume => {
                 // What refers to nothing would begin a session of that name.
@@ -98,7 +108,14 @@ impl Chat {
 
     async fn enter(&mut self, reference: Option<&str>) -> anyhow::Result<()> {
         let entry = self.agents.agent(None)?.name.clone();
-        self.session = self.agents.open_session(&self.caller, reference, &entry).await?;
+        let session = self.agents.open_session(&self.caller, reference, &entry).await?;
+        let former = std::mem::replace(&mut self.session, session);
+        if let Err(error) = self.sit().await {
+            self.session = former;
+            self.sit().await?;
+            return Err(error);
+        }
+        self.cursor = self.agents.app().events_head().await?;
         let known = self.agents.team().agent(&self.session.agent).is_some();
         self.active = if known { self.session.agent.clone() } else { entry };
         Ok(())
@@ -169,6 +186,54 @@ impl Chat {
         // All of it, whatever the person has seen.
         self.shown.remove(&self.session.id);
         self.show_plan(&plan).await
+    }
+
+    async fn runs(&self) -> anyhow::Result<()> {
+        let rows = match self.stored().await? {
+            Some(stored) => {
+                let ask = ListRuns { session: Some(stored.id.to_string()), limit: None, as_tree: true };
+                self.agents.app().runs(&self.caller, &ask).await?
+            }
+            None => Vec::new(),
+        };
+        if rows.is_empty() {
+            self.note("this session has no runs yet");
+        } else {
+            self.print(Last::Talk, runs::lines(&Output::new(false), &rows));
+        }
+        Ok(())
+    }
+
+    /// `/send on|off|inherit`, or how it stands.
+    async fn send_policy(&mut self, rest: &str) -> anyhow::Result<()> {
+        let wanted = match rest.trim() {
+            "" => None,
+            "on" => Some(Some(Sending::Allow)),
+            "off" => Some(Some(Sending::Deny)),
+            "inherit" => Some(None),
+            other => {
+                self.complain(&format!("/send {}: expected on, off or inherit", one_line(other)));
+                return Ok(());
+            }
+        };
+        let Some(mut stored) = self.stored().await? else {
+            self.note("this session is not stored yet: say something first");
+            return Ok(());
+        };
+        let app = self.agents.app();
+        if let Some(policy) = wanted {
+            stored = app.set_send_policy(&self.caller, &stored, policy).await?;
+        }
+        let own = stored.facts.send_policy;
+        let holds = app.configured()?.rules.send_policy.decide(own, &stored.key, stored.channel());
+        let holds = match holds {
+            Sending::Allow => "messages come into this session",
+            Sending::Deny => "no messages come into this session",
+        };
+        let why = if own.is_some() { "your word" } else { "as configured" };
+        self.note(&format!("{holds} ({why})"));
+        self.session = stored.into();
+        Ok(())
     }
 
     async fn sessions(&self) -> anyhow::Result<()> {

@@ -1,0 +1,105 @@
+//! `sess history`: the newest messages of a session, with whose words they really are.
+
+use std::fmt::Write as _;
+
+use console::Style;
+use serde_json::Value;
+use sess_app::ReadHistory;
+use sess_core::{Timestamp, exchange::is_control_word};
+
+use super::Context;
+use crate::{
+    cli,
+    output::{Output, one_line, visible},
+};
+
+/// How many characters of a call's arguments are shown.
+const ARGUMENTS_CHARS_MAX: usize = 200;
+
+pub async fn run(context: &Context, output: &Output, args: cli::History) -> anyhow::Result<()> {
+    let ask = ReadHistory {
+        session: context.absolute(args.reference).await?,
+        limit: Some(i64::from(args.limit)),
+        include_tools: args.tools,
+        redaction: context.redaction,
+    };
+    let history = context.app.history(&context.caller, &ask).await?;
+    if output.json {
+        return output.data(&history);
+    }
+    if history.messages.is_empty() {
+        output.say(&format!("{} has no messages yet", history.session_key));
+        return Ok(());
+    }
+    if history.truncated || history.dropped_messages > 0 {
+        output.say("older messages are left out; `--limit` shows more, `sess read` has all");
+    }
+    let mut text = String::new();
+    for message in &history.messages {
+        render(message, &mut text);
+    }
+    output.raw(text.trim_end().as_bytes())?;
+    output.line("")?;
+    if history.content_redacted {
+        output.say("secrets are masked; --no-redact shows them");
+    }
+    Ok(())
+}
+
+fn render(message: &Value, text: &mut String) {
+    let (who, style) = author(message);
+    let at = message["timestamp"].as_i64().and_then(Timestamp::from_millis);
+    let at = at.map(|at| format!(" · {at}")).unwrap_or_default();
+    let head = style.apply_to(format!("{who} #{}", message["seq"]));
+    let _infallible = writeln!(text, "{head}{}", Style::new().dim().apply_to(at));
+    for block in message["content"].as_array().into_iter().flatten() {
+        let word = |key: &str| block[key].as_str().unwrap_or_default();
+        let line = match word("type") {
+            "thinking" => Style::new().dim().italic().apply_to(visible(word("text"))).to_string(),
+            "toolCall" => {
+                let arguments: String =
+                    one_line(&block["arguments"].to_string()).chars().take(ARGUMENTS_CHARS_MAX).collect();
+                let name = Style::new().bold().apply_to(one_line(word("name")));
+                format!("● {name} {}", Style::new().dim().apply_to(arguments))
+            }
+            "image" => {
+                Style::new().dim().apply_to(one_line(&format!("[image] {}", word("data")))).to_string()
+            }
+            // A word for the program is no message.
+            _ if is_control_word(word("text")) => Style::new()
+                .dim()
+                .apply_to(format!("(nothing more to say: {})", word("text").trim()))
+                .to_string(),
+            _ => visible(word("text")),
+        };
+        for row in line.trim_end().lines() {
+            let _infallible = writeln!(text, "  {row}");
+        }
+    }
+    text.push('\n');
+}
+
+/// Says who wrote a message. A peer's words never look like the person's.
+fn author(message: &Value) -> (String, Style) {
+    let word = |key: &str| message[key].as_str().map(one_line).unwrap_or_default();
+    let provenance = &message["provenance"];
+    match (word("role").as_str(), provenance["kind"].as_str()) {
+        ("user", Some("inter_session")) => {
+            let from = provenance["sourceSessionKey"].as_str().map(one_line).unwrap_or_default();
+            let tool = provenance["sourceTool"].as_str().map(one_line);
+            let tool = tool.map(|tool| format!(" ({tool})")).unwrap_or_default();
+            (format!("↪ from {from}{tool}"), Style::new().magenta().bold())
+        }
+        ("user", Some("internal_system")) | ("system", _) => ("the program".to_owned(), Style::new().dim()),
+        ("user", _) => ("you".to_owned(), Style::new().cyan().bold()),
+        ("toolResult", _) => {
+            let failed = if message["isError"] == true { " failed" } else { "" };
+            (format!("{}{failed}", word("toolName")), Style::new().dim())
+        }
+        _ => {
+            let agent = word("agentId");
+            let name = if agent.is_empty() { "assistant".to_owned() } else { agent };
+            (name, Style::new().green().bold())
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `sess send`: a message into a session, and its reply.
+
+use std::process::ExitCode;
+
+use sess_app::{Redaction, SendMessage, WAIT_SECONDS_MAX};
+use sess_core::redact::redact;
+
+use super::{Context, node, run::message_of};
+use crate::{
+    cli,
+    output::{Output, Usage},
+};
+
+/// As `sess run --exec` ends when there was no time left.
+pub const TIMED_OUT: u8 = 124;
+
+pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow::Result<ExitCode> {
+    if args.wait > WAIT_SECONDS_MAX {
+        return Err(Usage(format!("--wait is 0 to {WAIT_SECONDS_MAX} seconds")).into());
+    }
+    let Some(message) = message_of(&args.words)? else {
+        return Err(Usage("there is no message: sess send <session> \"what to say\"".to_owned()).into());
+    };
+    let ask = SendMessage {
+        to: context.absolute(args.reference).await?,
+        message,
+        timeout_seconds: Some(args.wait),
+        idempotency_key: args.idempotency_key,
+    };
+    let begun = std::cell::RefCell::new(Ok(()));
+    let is_awaited = args.wait > 0;
+    let sending = context.app.send_told(&context.caller, ask, |run| {
+        if is_awaited {
+            *begun.borrow_mut() = node::start(context, run);
+        }
+    });
+    let answer = tokio::select! {
+        answer = sending => answer?,
+        _ = tokio::signal::ctrl_c() => {
+            output.say("no longer waiting; the message stays: `sess runs` shows it, `sess cancel` takes it back");
+            return Ok(ExitCode::from(130));
+        }
+    };
+    begun.into_inner()?;
+    let mut answer = answer;
+    if context.redaction == Redaction::None && answer.status == "ok" {
+        // The owner asked for the words as they are.
+        let run = context.app.find_run(&context.caller, &answer.run_id).await?;
+        answer.reply = run.result.or(answer.reply);
+    }
+    let code = match answer.status {
+        "ok" | "accepted" => 0,
+        "timeout" => TIMED_OUT,
+        _ => 1,
+    };
+    if output.json {
+        output.data(&answer)?;
+        return Ok(ExitCode::from(code));
+    }
+    let short = short(&answer.run_id);
+    match answer.status {
+        "ok" => match answer.reply.as_deref().map(str::trim_end).filter(|reply| !reply.is_empty()) {
+            Some(reply) => output.foreign(&format!("{reply}\n"))?,
+            None => output.say("(no reply: the agent had nothing to say)"),
+        },
+        "accepted" => {
+            output.line(&answer.run_id)?;
+            output
+                .say(&format!("queued for {}; `sess wait {short}` waits for the reply", answer.session_key));
+        }
+        "timeout" => {
+            let delivery = answer.delivery.map(|delivery| match delivery {
+                sess_core::run::Delivery::Queued => "it is queued",
+                sess_core::run::Delivery::Delivered => "it was delivered",
+                sess_core::run::Delivery::Replied => "it was answered",
+            });
+            output.say(&format!(
+                "no reply from {} within {} s: {}, and goes on without you",
+                answer.session_key,
+                args.wait,
+                delivery.unwrap_or("it is queued")
+            ));
+            output.say(&format!("next: `sess wait {short}` waits longer, `sess cancel {short}` stops it"));
+        }
+        _ => {
+            let error = answer.error.as_deref().unwrap_or("the run failed");
+            output.failed(&redact(error).0);
+            output.say(&format!("next: `sess history {}` shows what happened", answer.session_key));
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Returns as much of a run's id as people copy.
+pub fn short(run: &str) -> &str {
+    run.get(..8).unwrap_or(run)
+}
