@@ -42,12 +42,13 @@ fn team() -> Team {
 
 /// A request, and who makes it: `key` of the asking session, or `owner`.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "requests are written where they are checked")]
 fn check_as(who: &str, asked: Asked<'_>, answer: &str) {
-    check_with(who, asked, 0, answer);
+    check_with(who, &asked, 0, answer);
 }
 
 #[track_caller]
-fn check_with(who: &str, asked: Asked<'_>, live_children: u32, answer: &str) {
+fn check_with(who: &str, asked: &Asked<'_>, live_children: u32, answer: &str) {
     let (team, rules) = (team(), SessionRules::default());
     let key: Option<SessionKey> = (who != "owner").then(|| who.parse().expect(who));
     let spawner = Spawner {
@@ -58,7 +59,7 @@ fn check_with(who: &str, asked: Asked<'_>, live_children: u32, answer: &str) {
         team: Some(&team),
         rules: &rules,
     };
-    let told = match check(&asked, &spawner) {
+    let told = match check(asked, &spawner) {
         Ok(approved) => format!("ok {}", approved.agent),
         Err(Refusal::Forbidden(reason)) => format!("forbidden {reason}"),
         Err(Refusal::Invalid(reason)) => format!("error {reason}"),
@@ -127,11 +128,11 @@ fn a_sub_agent_spawns_nothing() {
 
 #[test]
 fn a_session_has_so_many_live_children() {
-    check_with(ROOT, task(), 4, "ok root");
+    check_with(ROOT, &task(), 4, "ok root");
     for live in [5, 6] {
         check_with(
             ROOT,
-            task(),
+            &task(),
             live,
             &format!("forbidden sessions_spawn has reached max active children for this session ({live}/5)"),
         );
@@ -292,11 +293,11 @@ fn the_first_check_that_fails_answers() {
         ..Asked::default()
     };
     let sub_agent = "agent:box:subagent:1";
-    check_with(sub_agent, asked.clone(), 9, "error the task is empty");
+    check_with(sub_agent, &asked, 9, "error the task is empty");
     asked.task = "look";
     check_with(
         sub_agent,
-        asked.clone(),
+        &asked,
         9,
         "error Invalid agentId \"-\". Agent IDs must match [a-z0-9][a-z0-9_-]{0,63}. Use agents_list to discover \
          valid targets.",
@@ -304,21 +305,16 @@ fn the_first_check_that_fails_answers() {
     asked.agent = Some("root");
     check_with(
         sub_agent,
-        asked.clone(),
+        &asked,
         9,
         "error mode=\"session\" requires thread=true so the subagent can stay bound to a thread.",
     );
     asked.is_thread = true;
-    check_with(
-        sub_agent,
-        asked.clone(),
-        9,
-        "forbidden sessions_spawn is not allowed from a sub-agent session",
-    );
+    check_with(sub_agent, &asked, 9, "forbidden sessions_spawn is not allowed from a sub-agent session");
     let main = "agent:box:main";
     check_with(
         main,
-        asked.clone(),
+        &asked,
         9,
         "forbidden sessions_spawn has reached max active children for this session (9/5)",
     );
