@@ -5,7 +5,6 @@
 //! node settles the run. Everything a run records is fenced by its lease.
 
 mod executing;
-mod follow_ups;
 mod host;
 mod node;
 mod person;
@@ -36,7 +35,7 @@ use sess_core::{
     rules::DirectScope,
     run::{BootTime, Errand, Lineage, Run, RunState},
     sandbox::{self, Sandbox},
-    session::{NewSession, Session, ThinkingLevel},
+    session::{NewSession, Runner, Session, ThinkingLevel},
 };
 use sess_store::{Lease, NewMessage, NewRun, Store};
 use tokio::time::Instant;
@@ -329,7 +328,7 @@ impl Agents {
                 let stop = if leased.id == run.id { cancel.child_token() } else { CancellationToken::new() };
                 let id = leased.id.clone();
                 self.execute(&*store, leased, lease, &stop, &attendance).await?;
-                self.settle_one(&*store, &id).await;
+                app.settle_one(&*store, &id).await;
                 continue;
             }
             let until = store.running_until(&run.session).await?;
@@ -441,28 +440,6 @@ impl Agents {
         kept.retain(|(of, _, _), _| of != session);
     }
 
-    /// Returns how an agent is confined in a session: never freer than anybody above it.
-    async fn sandbox(&self, session: &Session, agent: &Agent) -> Result<Option<Sandbox>> {
-        let of = |name: &AgentId| self.team().agent(name).map(|agent| agent.sandbox.clone());
-        let mut sandbox = agent.sandbox.clone();
-        if let Some(begun_with) = session.key.agent().and_then(|name| of(&name)) {
-            sandbox = sandbox::inherited(begun_with.as_ref(), sandbox.as_ref());
-        }
-        for above in self.app().ancestors(session).await? {
-            // The agent it was begun with, and the one that is active: it may have given the task.
-            let names = above.key.agent().into_iter().chain([above.agent.clone()]);
-            let mut known: Vec<Option<Sandbox>> = names.filter_map(|name| of(&name)).collect();
-            if known.is_empty() {
-                // Nobody knows how free an agent was that is not configured here.
-                known.push(Some(Sandbox::default()));
-            }
-            for confined in known {
-                sandbox = sandbox::inherited(confined.as_ref(), sandbox.as_ref());
-            }
-        }
-        Ok(sandbox)
-    }
-
     /// Returns the caller that an agent's tools act as.
     fn caller_of(&self, session: &Session, run: &Run, agent: &AgentId, sandbox: Option<&Sandbox>) -> Caller {
         let mut caller = self.app().caller(&crate::Signals::default());
@@ -487,6 +464,37 @@ pub(crate) fn title(text: &str) -> String {
 }
 
 impl App {
+    /// Returns how an agent is confined in a session: never freer than anybody above it.
+    pub(crate) async fn sandbox(
+        &self,
+        team: &Team,
+        session: &Session,
+        agent: &Agent,
+    ) -> Result<Option<Sandbox>> {
+        let of = |name: &AgentId| team.agent(name).map(|agent| agent.sandbox.clone());
+        let mut sandbox = agent.sandbox.clone();
+        if let Some(begun_with) = session.key.agent().and_then(|name| of(&name)) {
+            sandbox = sandbox::inherited(begun_with.as_ref(), sandbox.as_ref());
+        }
+        for above in self.ancestors(session).await? {
+            // Another program's agent is as free as that program, which answers for it.
+            if above.facts.runner == Runner::Host {
+                continue;
+            }
+            // The agent it was begun with, and the one that is active: it may have given the task.
+            let names = above.key.agent().into_iter().chain([above.agent.clone()]);
+            let mut known: Vec<Option<Sandbox>> = names.filter_map(|name| of(&name)).collect();
+            if known.is_empty() {
+                // Nobody knows how free an agent was that is not configured here.
+                known.push(Some(Sandbox::default()));
+            }
+            for confined in known {
+                sandbox = sandbox::inherited(confined.as_ref(), sandbox.as_ref());
+            }
+        }
+        Ok(sandbox)
+    }
+
     /// Gives a message its id, and says which run it belongs to.
     pub(crate) fn new_message(&self, run: &RunId, mut body: Body) -> NewMessage {
         body.run_id = Some(run.to_string());

@@ -9,6 +9,7 @@ mod configured;
 mod context;
 mod error;
 mod events;
+mod follow_ups;
 mod history;
 mod imports;
 mod plans;

@@ -160,7 +160,10 @@ impl App {
             return Ok(Inbox { messages: Vec::new() });
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let items = self.store()?.open_inbox(&own.id, limit, self.now()).await?;
+        let store = self.store()?;
+        // No node may be there to do it: late replies are on their way here.
+        self.settle_ended(&*store).await?;
+        let items = store.open_inbox(&own.id, limit, self.now()).await?;
         let messages = items.into_iter().map(|item| InboxMessage {
             run_id: item.run.id.to_string(),
             from: match &item.provenance {
@@ -194,7 +197,10 @@ impl App {
         body.agent_id = Some(own.agent.clone());
         let reply = self.new_message(&id, body);
         match store.reply_to(&id, &own.id, reply, at).await {
-            Ok(run) => Ok(Replied { run_id: run.id.to_string(), status: "ok", delivery: run.delivery() }),
+            Ok(run) => {
+                self.settle_one(&*store, &run.id).await;
+                Ok(Replied { run_id: run.id.to_string(), status: "ok", delivery: run.delivery() })
+            }
             // Somebody else was first, between our look and our reply.
             Err(sess_store::Error::Conflict(reason)) => match store.run(&id).await? {
                 Some(run) if run.state.has_ended() => Err(answered(&run)),

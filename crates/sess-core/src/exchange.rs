@@ -44,6 +44,8 @@ pub struct Known<'a> {
     pub first: Option<&'a Run>,
     /// The session that the first message went to.
     pub target: Option<&'a SessionKey>,
+    /// Whether a node runs that session; another program's is not asked what to announce.
+    pub target_runs: bool,
     /// Whether the requester's session is there, and who runs it.
     pub requester: Requester,
     /// The report on a task that has ended.
@@ -131,7 +133,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             if is_reachable && !send.is_awaited {
                 next.push(late(reply.to_owned()));
             }
-            next.push(announce(&run.id, &run.id, known.session, &send.requester));
+            next.extend(announce(&run.id, &run.id, known.session, known));
         }
         None => {}
     }
@@ -153,18 +155,18 @@ fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
             let (session, from) = (others.clone(), known.session.clone());
             vec![FollowUp::Run { session, from, text: reply.to_owned(), errand }]
         }
-        Some(_) => vec![announce(&first.id, &run.id, target, &send.requester)],
-        None => vec![announce(&first.id, &round.answers, target, &send.requester)],
+        Some(_) => announce(&first.id, &run.id, target, known).into_iter().collect(),
+        None => announce(&first.id, &round.answers, target, known).into_iter().collect(),
     }
 }
 
-fn announce(first: &RunId, latest: &RunId, target: &SessionKey, requester: &SessionKey) -> FollowUp {
-    FollowUp::Run {
+fn announce(first: &RunId, latest: &RunId, target: &SessionKey, known: &Known<'_>) -> Option<FollowUp> {
+    known.target_runs.then(|| FollowUp::Run {
         session: target.clone(),
-        from: requester.clone(),
+        from: target.clone(),
         text: "Agent-to-agent announce step.".to_owned(),
         errand: Errand::Announce(Announce { first: first.clone(), latest: latest.clone() }),
-    }
+    })
 }
 
 /// Returns what a run that ended well has said to others: no control words, and not nothing.

@@ -281,7 +281,8 @@ impl Host for RunHost {
             return Err(HostError(format!("there is no agent \"{agent}\" in this configuration")));
         };
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = agent.name.clone();
-        let sandbox = self.agents.sandbox(&self.session, agent).await.map_err(failed)?;
+        let sandbox =
+            self.agents.app().sandbox(self.agents.team(), &self.session, agent).await.map_err(failed)?;
         let tools = self.toolboxes(agent, sandbox.as_ref()).await.map_err(failed)?;
         let spec = self.agents.model_spec(&self.session, agent).map_err(failed)?;
         let rules = Rules {

@@ -11,7 +11,7 @@ use std::{
 
 use sess_core::{
     AgentId, RunId, SessionId, Timestamp,
-    run::{Run, RunState},
+    run::{Errand, Run, RunState},
     session::Runner,
 };
 use sess_store::Store;
@@ -80,7 +80,7 @@ impl Agents {
             }
         }
         node.give_up().await;
-        self.settle_ended(&*node.store).await
+        self.app().settle_ended(&*node.store).await
     }
 }
 
@@ -138,7 +138,7 @@ impl Node {
     async fn look_over(&mut self) -> Result<()> {
         let now = self.agents.app().now();
         self.store.settle_lapsed_runs(&sess_store::boot_time()?, now).await?;
-        self.agents.settle_ended(&*self.store).await?;
+        self.agents.app().settle_ended(&*self.store).await?;
         self.begin_due().await?;
         if self.work == Work::All {
             self.begin_posting();
@@ -297,9 +297,12 @@ impl Agents {
         if self.inner.seated.contains(session) {
             attendance.person = Arc::clone(self.person());
         }
-        let id = run.id.clone();
+        let (id, is_task) = (run.id.clone(), matches!(run.errand, Errand::Spawn(_)));
         let executed = self.execute(store, run, lease, stop, &attendance).await;
-        self.settle_one(store, &id).await;
+        if is_task {
+            self.close_toolboxes(session);
+        }
+        self.app().settle_one(store, &id).await;
         executed
     }
 }

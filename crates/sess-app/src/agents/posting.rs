@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use sess_core::{
     Timestamp,
-    session::{Address, Channel, Sending, Session},
+    session::{Address, Channel},
 };
 use sess_store::{Post, PostTried, Store};
 
@@ -40,22 +40,6 @@ impl Agents {
 
     pub(super) fn can_post(&self) -> bool {
         !self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Tells whether the replies of a session may leave for its channel, and where they go then.
-    pub(super) fn address_of(&self, session: &Session) -> Result<Option<Address>> {
-        let channel = session.channel();
-        if !channel.reaches_people() {
-            return Ok(None);
-        }
-        let rules = &self.app().configured()?.rules;
-        match rules.send_policy.decide(session.facts.send_policy, &session.key, channel) {
-            Sending::Deny => Ok(None),
-            Sending::Allow => {
-                let known = session.facts.delivery.clone().filter(|address| address.channel == channel);
-                Ok(Some(known.unwrap_or(Address { channel, to: None, account_id: None })))
-            }
-        }
     }
 
     /// Tries the oldest post that is due; tells whether there was one.
@@ -91,7 +75,7 @@ impl Agents {
         // The policy of now counts, not the one of when it was written.
         let session = store.session(&post.session).await?;
         let is_allowed = match &session {
-            Some(session) => self.address_of(session)?.is_some(),
+            Some(session) => self.app().address_of(session)?.is_some(),
             None => true,
         };
         if !is_allowed {

@@ -6,12 +6,11 @@ use sess_core::{
     message::{Body, Provenance, Role},
     redact::redact,
     run::{Errand, Lineage, Run},
-    session::{Channel, Cleanup, Runner, Session},
+    session::{Address, Channel, Cleanup, Runner, Sending, Session},
 };
 use sess_store::{NewMessage, NewRun, Span, Step, Store};
 
-use super::Agents;
-use crate::Result;
+use crate::{App, Result};
 
 /// How many ended runs are settled at one look.
 const UNSETTLED_LOOKED_AT: usize = 100;
@@ -20,9 +19,9 @@ const MESSAGES_LOOKED_AT: usize = 100;
 /// Who deletes a session that has done what it was spawned for.
 const DELETED_BY: &str = "runtime";
 
-impl Agents {
+impl App {
     /// Settles the ended runs that nobody has settled yet. What cannot be settled costs itself only.
-    pub(super) async fn settle_ended(&self, store: &dyn Store) -> Result<()> {
+    pub(crate) async fn settle_ended(&self, store: &dyn Store) -> Result<()> {
         for run in store.unsettled_runs(UNSETTLED_LOOKED_AT).await? {
             if let Err(error) = self.settle(store, &run).await {
                 tracing::warn!(%error, run = %run.id, "what follows a run is not settled yet");
@@ -32,7 +31,7 @@ impl Agents {
     }
 
     /// Settles a run that was executed here. Whatever fails is left to the next look of any node.
-    pub(super) async fn settle_one(&self, store: &dyn Store, run: &RunId) {
+    pub(crate) async fn settle_one(&self, store: &dyn Store, run: &RunId) {
         let settled = async {
             match store.run(run).await? {
                 Some(run) if run.state.has_ended() && run.errand != Errand::Message => {
@@ -49,7 +48,7 @@ impl Agents {
     /// Commits what follows an ended run, unless another node was first.
     async fn settle(&self, store: &dyn Store, run: &Run) -> Result<()> {
         let Some(session) = store.session(&run.session).await? else {
-            store.settle_run(&run.id, Vec::new(), self.app().now()).await?;
+            store.settle_run(&run.id, Vec::new(), self.now()).await?;
             return Ok(());
         };
         let first = match &run.errand {
@@ -59,7 +58,7 @@ impl Agents {
             Errand::Message | Errand::LateReply { .. } | Errand::Spawn(_) | Errand::Report { .. } => None,
         };
         let target = match &first {
-            Some(first) => store.session(&first.session).await?.map(|session| session.key),
+            Some(first) => store.session(&first.session).await?,
             None => None,
         };
         let (requester, report) = match (&run.errand, first.as_ref().map(|first| &first.errand)) {
@@ -86,7 +85,8 @@ impl Agents {
         let known = Known {
             session: &session.key,
             first: first.as_ref(),
-            target: target.as_ref(),
+            target: target.as_ref().map(|target| &target.key),
+            target_runs: target.as_ref().is_some_and(|target| target.facts.runner == Runner::Here),
             requester,
             report,
             cleanup,
@@ -102,7 +102,7 @@ impl Agents {
                 Step::Queue(_) | Step::Post { .. } => None,
             })
             .collect();
-        if store.settle_run(&run.id, steps, self.app().now()).await? {
+        if store.settle_run(&run.id, steps, self.now()).await? {
             for session in deleted {
                 self.forget(store, &session).await;
             }
@@ -145,8 +145,7 @@ impl Agents {
         text: &str,
         errand: Errand,
     ) -> NewRun {
-        let app = self.app();
-        let at = app.now();
+        let at = self.now();
         let mut message = Body::text(Role::User, redact(text).0.into_owned(), at);
         message.provenance = Some(match &errand {
             // These words are the program's own.
@@ -172,11 +171,11 @@ impl Agents {
             }
         });
         NewRun {
-            id: RunId::new(app.random()),
+            id: RunId::new(self.random()),
             agent: to.agent.clone(),
             session: to.into(),
             at,
-            messages: vec![NewMessage { id: MessageId::new(at, app.random()), body: message }],
+            messages: vec![NewMessage { id: MessageId::new(at, self.random()), body: message }],
             key: None,
             errand,
             lineage: Lineage::below(run),
@@ -206,7 +205,7 @@ impl Agents {
         let transcript = match requester {
             // Who is confined is not told about files outside.
             Some(requester) if self.is_sandboxed(requester).await? => None,
-            _ => self.app().settings().home.as_ref().map(|home| {
+            _ => self.settings().home.as_ref().map(|home| {
                 home.join("transcripts").join(format!("{}.jsonl", child.id)).display().to_string()
             }),
         };
@@ -219,21 +218,38 @@ impl Agents {
     }
 
     async fn is_sandboxed(&self, session: &Session) -> Result<bool> {
-        match self.team().agent(&session.agent) {
-            Some(agent) => Ok(self.sandbox(session, agent).await?.is_some()),
+        let configured = self.configured()?;
+        let agent = configured.team.as_ref().and_then(|team| Some((team, team.agent(&session.agent)?)));
+        match agent {
+            Some((team, agent)) => Ok(self.sandbox(team, session, agent).await?.is_some()),
             None => Ok(false),
+        }
+    }
+
+    /// Tells whether the replies of a session may leave for its channel, and where they go then.
+    pub(crate) fn address_of(&self, session: &Session) -> Result<Option<Address>> {
+        let channel = session.channel();
+        if !channel.reaches_people() {
+            return Ok(None);
+        }
+        let rules = &self.configured()?.rules;
+        match rules.send_policy.decide(session.facts.send_policy, &session.key, channel) {
+            Sending::Deny => Ok(None),
+            Sending::Allow => {
+                let known = session.facts.delivery.clone().filter(|address| address.channel == channel);
+                Ok(Some(known.unwrap_or(Address { channel, to: None, account_id: None })))
+            }
         }
     }
 
     /// Takes away what the store does not hold of a session that was deleted.
     async fn forget(&self, store: &dyn Store, session: &sess_core::SessionId) {
-        self.close_toolboxes(session);
         match store.session(session).await {
             // It was busy, and stays.
             Ok(Some(_)) | Err(_) => return,
             Ok(None) => {}
         }
-        if let Err(error) = self.app().remove_plan_file(session).await {
+        if let Err(error) = self.remove_plan_file(session).await {
             tracing::warn!(%error, %session, "the plan file of a deleted session stays");
         }
     }
