@@ -23,11 +23,11 @@ mod agents;
 
 mod sessions_stage;
 
+mod exchange;
 mod session_reach;
 mod sessions_history;
 mod sessions_list;
 mod sessions_send;
-mod exchange;
 mod simulation;
 mod spawning;
 mod stage;

@@ -523,7 +523,7 @@ fn what_another_session_sends_is_shown_as_such_and_typed_text_survives() {
     chat.expect("messages come into this session (as configured)");
     chat.expect("root › ");
     chat.line("/runs");
-    chat.expect("from agent:main:chat:peer-1");
+    chat.expect("from agent:main:chat:peer");
     chat.expect("root › ");
     chat.send("\x04");
     assert_eq!(chat.end(), Some(0));
