@@ -246,8 +246,8 @@ fn cut_texts(value: &mut Value) -> bool {
             }
             None => false,
         },
-        Value::Array(items) => items.iter_mut().fold(false, |cut, item| cut_texts(item) || cut),
-        Value::Object(fields) => fields.values_mut().fold(false, |cut, field| cut_texts(field) || cut),
+        Value::Array(items) => items.iter_mut().map(cut_texts).filter(|is_cut| *is_cut).count() > 0,
+        Value::Object(fields) => fields.values_mut().map(cut_texts).filter(|is_cut| *is_cut).count() > 0,
     }
 }
 

@@ -213,6 +213,7 @@ fn oracle(
         }
 }
 
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
 fn cases() -> u32 {
     std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
@@ -238,6 +239,7 @@ proptest! {
                 configured.rules.visibility = visibility;
                 configured.rules.agent_to_agent = agents.clone();
             });
+            let store = stage.world.store();
             let mut sessions: Vec<(String, Option<String>)> = Vec::new();
             for (n, leaf) in leaves.iter().enumerate() {
                 let parent = leaf.parent.as_ref().filter(|_| n > 0).map(|at| sessions[at.index(n)].0.clone());
@@ -245,7 +247,7 @@ proptest! {
                 let mut new = new_session(&format!("{n:08x}-id key={key}"));
                 new.parent = parent.as_ref().map(|key| key.parse().expect("a key"));
                 new.facts.runner = sess_core::session::Runner::Host;
-                stage.world.store().ensure_session(new).await.expect("made");
+                store.ensure_session(new).await.expect("made");
                 sessions.push((key, parent));
             }
             for (n, (own, _)) in sessions.iter().enumerate() {

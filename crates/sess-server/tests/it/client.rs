@@ -59,10 +59,6 @@ pub(crate) fn connect_configured(options: McpOptions, configured: Configured) ->
 }
 
 /// Returns the app on a home of its own, at a known time.
-pub(crate) fn app(home: &Path) -> App {
-    configured_app(home, Configured::default())
-}
-
 fn configured_app(home: &Path, configured: Configured) -> App {
     fn now() -> Timestamp {
         Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
