@@ -1,3 +1,5 @@
+//! The checks of a spawn, in their order.
+
 use super::*;
 use crate::{
     agent::{Limits, ModelSpec, Provider, Thinking},

@@ -7,8 +7,20 @@ use crate::world::World;
 #[test]
 fn tools_are_listed_with_their_schemas() {
     let world = World::new();
-    let names =
-        ["write_session_plan", "read_session_plan", "exit_plan_mode", "list_sessions", "read_session"];
+    let names = [
+        "write_session_plan",
+        "read_session_plan",
+        "exit_plan_mode",
+        "list_sessions",
+        "read_session",
+        "sessions_list",
+        "sessions_history",
+        "sessions_send",
+        "sessions_spawn",
+        "agents_list",
+        "sessions_inbox",
+        "sessions_reply",
+    ];
     let listed = world.json(["tool", "list"]);
     let tools = listed["tools"].as_array().expect("a list");
     assert_eq!(tools.iter().map(|tool| tool["name"].as_str().expect("text")).collect::<Vec<_>>(), names);
