@@ -112,7 +112,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
     match command {
         None => overview::run(context, output).await?,
         Some(Command::Demo) => demo::run(output).await?,
-        Some(Command::Run(args)) => return run::run(context, output, args).await,
+        Some(Command::Run(args)) => return Box::pin(run::run(context, output, args)).await,
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,

@@ -246,7 +246,7 @@ impl Chat {
         let typed = loop {
             match self.visits(Shown::All).await {
                 Ok(rows) if rows.is_empty() => {}
-                Ok(rows) => terminal.lines.print_above(rows),
+                Ok(rows) => terminal.lines.print_above(&rows),
                 // Who cannot be told can still type.
                 Err(error) => tracing::warn!(%error, "what came into the session was not shown"),
             }
