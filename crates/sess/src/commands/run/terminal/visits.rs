@@ -188,7 +188,12 @@ impl Chat {
         let mut is_cancelled = false;
         loop {
             changes.mark_unchanged();
-            let open = self.open_runs().await?;
+            let mut open = self.open_runs().await?;
+            if open.is_empty() {
+                // The report on a task that has just ended may not be queued yet.
+                self.agents.app().settle().await?;
+                open = self.open_runs().await?;
+            }
             if open.is_empty() {
                 return Ok(());
             }
