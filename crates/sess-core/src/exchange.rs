@@ -133,7 +133,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             if is_reachable && !send.is_awaited {
                 next.push(late(reply.to_owned()));
             }
-            next.extend(announce(&run.id, &run.id, known.session, known));
+            next.extend(announce(&run.id, &run.id, send, known));
         }
         None => {}
     }
@@ -155,15 +155,16 @@ fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
             let (session, from) = (others.clone(), known.session.clone());
             vec![FollowUp::Run { session, from, text: reply.to_owned(), errand }]
         }
-        Some(_) => announce(&first.id, &run.id, target, known).into_iter().collect(),
-        None => announce(&first.id, &round.answers, target, known).into_iter().collect(),
+        Some(_) => announce(&first.id, &run.id, send, known).into_iter().collect(),
+        None => announce(&first.id, &round.answers, send, known).into_iter().collect(),
     }
 }
 
-fn announce(first: &RunId, latest: &RunId, target: &SessionKey, known: &Known<'_>) -> Option<FollowUp> {
-    known.target_runs.then(|| FollowUp::Run {
+fn announce(first: &RunId, latest: &RunId, send: &Send, known: &Known<'_>) -> Option<FollowUp> {
+    let target = known.target.filter(|_| known.target_runs)?;
+    Some(FollowUp::Run {
         session: target.clone(),
-        from: target.clone(),
+        from: send.requester.clone(),
         text: "Agent-to-agent announce step.".to_owned(),
         errand: Errand::Announce(Announce { first: first.clone(), latest: latest.clone() }),
     })
