@@ -52,6 +52,9 @@ pub struct Known<'a> {
     pub report: Option<String>,
     /// What becomes of the child that a report is about.
     pub cleanup: Cleanup,
+    /// Whether one request has led to as many runs as it may: answers are still brought home, but
+    /// nobody is asked to say more.
+    pub is_tree_full: bool,
 }
 
 /// Whoever sent or spawned.
@@ -119,7 +122,9 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
         return next;
     }
     match words(run) {
-        Some(reply) if known.requester == Requester::Runs && send.rounds_max > 0 => {
+        Some(reply)
+            if known.requester == Requester::Runs && send.rounds_max > 0 && !known.is_tree_full =>
+        {
             let errand = Errand::Round(Round {
                 first: run.id.clone(),
                 number: 2,
@@ -143,6 +148,9 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
 fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
     let (Some(first), Some(target)) = (known.first, known.target) else { return Vec::new() };
     let Errand::Send(send) = &first.errand else { return Vec::new() };
+    if known.is_tree_full {
+        return Vec::new();
+    }
     let others = if known.session == target { &send.requester } else { target };
     match words(run) {
         Some(reply) if round.number <= send.rounds_max && known.requester == Requester::Runs => {
@@ -161,7 +169,7 @@ fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
 }
 
 fn announce(first: &RunId, latest: &RunId, target: &SessionKey, known: &Known<'_>) -> Option<FollowUp> {
-    known.target_runs.then(|| FollowUp::Run {
+    (known.target_runs && !known.is_tree_full).then(|| FollowUp::Run {
         session: target.clone(),
         from: target.clone(),
         text: "Agent-to-agent announce step.".to_owned(),

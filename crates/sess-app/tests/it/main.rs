@@ -32,3 +32,4 @@ mod sessions_send;
 mod simulation;
 mod spawning;
 mod stage;
+mod storms;
