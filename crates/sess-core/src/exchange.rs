@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use crate::{
     RunId, SessionKey,
+    redact::redact,
     run::{Announce, Errand, Round, Run, RunState, Send},
     session::{Channel, Cleanup, Session, Spent},
 };
@@ -217,7 +218,9 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
     if let Some(error) = &run.error {
         notes.push(error.clone());
     }
-    let (result, cut) = cut(result, REPORT_BYTES_MAX);
+    // Before it is cut: half a secret is not known for one.
+    let (result, _) = redact(result);
+    let (result, cut) = cut(&result, REPORT_BYTES_MAX);
     if cut > 0 {
         notes.push(format!("{cut} bytes of the result were cut; sessions_history has the end of it"));
     }

@@ -15,6 +15,7 @@ mod listing;
 mod reading;
 mod references;
 mod scrub;
+mod secrets_out;
 mod search;
 
 mod events;
