@@ -95,6 +95,7 @@ impl App {
             requester,
             report,
             cleanup,
+            is_tree_full: self.is_tree_full(store, run).await?,
         };
         let mut steps = Vec::new();
         for follow_up in exchange::follow_up(run, &known) {
@@ -113,6 +114,15 @@ impl App {
             }
         }
         Ok(())
+    }
+
+    /// Tells whether the request that led to an exchange has led to as many runs as it may.
+    async fn is_tree_full(&self, store: &dyn Store, run: &Run) -> Result<bool> {
+        if !matches!(run.errand, Errand::Send(_) | Errand::Round(_)) {
+            return Ok(false);
+        }
+        let most = self.configured()?.rules.limits.tree_runs as usize;
+        Ok(store.runs_below(&run.lineage.root, most).await?.len() >= most)
     }
 
     /// Turns a decision into what the store commits; nothing when its session is gone.

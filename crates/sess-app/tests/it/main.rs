@@ -15,6 +15,7 @@ mod listing;
 mod reading;
 mod references;
 mod scrub;
+mod secrets_out;
 mod search;
 
 mod events;
@@ -32,3 +33,4 @@ mod sessions_send;
 mod simulation;
 mod spawning;
 mod stage;
+mod storms;
