@@ -157,6 +157,21 @@ pub enum Errand {
     Report { child: SessionKey, of: RunId },
 }
 
+impl Errand {
+    /// Returns what it is called, also where it is stored.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Send(_) => "send",
+            Self::Round(_) => "round",
+            Self::Announce(_) => "announce",
+            Self::LateReply { .. } => "late_reply",
+            Self::Spawn(_) => "spawn",
+            Self::Report { .. } => "report",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Send {

@@ -217,6 +217,9 @@ pub trait Runs: Send + Sync {
 
     async fn run(&self, run: &RunId) -> Result<Option<Run>>;
 
+    /// Returns up to `limit` runs whose id starts with `prefix`.
+    async fn runs_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Run>>;
+
     /// Returns up to `limit` runs, newest first; of one session when it is given.
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>>;
 

@@ -14,9 +14,10 @@ mod plans;
 mod listing;
 mod reading;
 mod references;
+mod run_rows;
 mod scrub;
-mod secrets_out;
 mod search;
+mod secrets_out;
 
 mod events;
 mod identity;

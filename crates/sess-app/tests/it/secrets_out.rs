@@ -1,7 +1,7 @@
 //! Every form of a secret on every way from one session to another, also where texts are cut.
 
 use serde_json::{Value, json};
-use sess_app::{ListRuns, ReadEvents, SpawnTask};
+use sess_app::{ListRuns, ReadEvents, Redaction, SpawnTask};
 use sess_core::{
     MessageId,
     exchange::{self, REPORT_BYTES_MAX, Task},
@@ -110,17 +110,21 @@ async fn no_secret_leaves_a_session_on_any_way() {
         let (as_a, as_c) = (caller_of(&world.app, &a), caller_of(&world.app, &c));
         let to = Address { channel: Channel::Discord, to: Some("42".to_owned()), account_id: None };
         for session in [&a, &b] {
-            store.patch_session(&session.id, SessionPatch::Delivery(to.clone()), now()).await.expect("patched");
+            store
+                .patch_session(&session.id, SessionPatch::Delivery(to.clone()), now())
+                .await
+                .expect("patched");
         }
         let at_work = AtWork::new(&node(&world.app, &stage, 5_000));
         let ask = |to: &str, message: &str| json!({"sessionKey": to, "message": message});
 
-        let answer = world.answer(&as_a, "sessions_send", ask("agent:b:main", &format!("{text}\n\nend"))).await;
+        let answer =
+            world.answer(&as_a, "sessions_send", ask("agent:b:main", &format!("{text}\n\nend"))).await;
         check_json("a reply", &answer.structured.expect("data"), &shown);
         let answer = world.answer(&as_a, "sessions_send", ask("agent:b:main", "fail")).await;
         check_json("an error", &answer.structured.expect("data"), &shown);
         let failed = calm(&*store).await.into_iter().find(|run| run.state == RunState::Failed).expect("one");
-        let waited = world.app.wait_for(&as_a, &failed.id, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &failed.id, None, Redaction::Masked).await.expect("waited");
         check("a wait for what failed", &waited.error.expect("a reason"), &shown);
 
         send(&*store, &a, &b, "later", 0, false).await;
@@ -132,7 +136,7 @@ async fn no_secret_leaves_a_session_on_any_way() {
         at_work.stop().await;
 
         let child = child.run_id.parse().expect("a run");
-        let waited = world.app.wait_for(&as_a, &child, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &child, None, Redaction::Masked).await.expect("waited");
         check("a wait", &waited.result.expect("a result"), &shown);
 
         // What one agent's model gets to read of another's.
@@ -198,7 +202,7 @@ async fn no_secret_comes_into_an_inbox_or_out_of_one() {
         let twice = world.answer(&as_host, "sessions_reply", reply).await;
         check_none("a refused reply", &twice.text);
         let run = sent["runId"].as_str().expect("a run").parse().expect("an id");
-        let waited = world.app.wait_for(&as_a, &run, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &run, None, Redaction::Masked).await.expect("waited");
         check("a reply from an inbox", &waited.result.expect("a reply"), &shown);
     }
 }
@@ -314,7 +318,12 @@ async fn a_secret_that_a_report_would_cut_in_two_is_masked_first() {
             let told = report.split_once("\nNotes: ").expect("notes").0;
             let told = told.strip_prefix("Status: ok\nResult: ").expect("a result");
             let whole = format!("{filling}{shown}\nend");
-            assert!(whole.starts_with(told), "{:?} at {place} is told as {:?}", text, &told[told.len() - 80..]);
+            assert!(
+                whole.starts_with(told),
+                "{:?} at {place} is told as {:?}",
+                text,
+                &told[told.len() - 80..]
+            );
             assert!(told.len() <= REPORT_BYTES_MAX);
         }
     }

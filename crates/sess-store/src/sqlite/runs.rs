@@ -17,8 +17,8 @@ use super::{
     Sqlite, feed, follow_ups, inbox,
     messages::{self, Encoded},
     run_rows::{
-        BELOW, NEWEST, NEWEST_IN, RUNNING, RUNNING_IN, Stored, UNSETTLED, WAITING_IN, by_id, errand_text,
-        first_readable, insert, read_request, readable, request_text, require, update, whole,
+        BELOW, BY_PREFIX, NEWEST, NEWEST_IN, RUNNING, RUNNING_IN, Stored, UNSETTLED, WAITING_IN, by_id,
+        errand_text, first_readable, insert, read_request, readable, request_text, require, update, whole,
     },
     seats, sessions,
     writer::{JobResult, Transaction},
@@ -201,6 +201,14 @@ impl Runs for Sqlite {
     async fn run(&self, run: &RunId) -> Result<Option<Run>> {
         let found = self.readers.query(|reader| by_id(reader, run))?;
         found.map(|row| Ok(whole(row, run)?.run)).transpose()
+    }
+
+    async fn runs_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Run>> {
+        // Ids are ASCII, so the range up to the next letter is exactly the prefix.
+        let end = format!("{prefix}\u{7f}");
+        let limit = messages::signed(limit as u64);
+        let rows = self.readers.query(|reader| readable(reader, BY_PREFIX, params![prefix, end, limit]))?;
+        Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>> {

@@ -313,7 +313,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     refused(&[], &["spawn", "--agent", "a b", "x"], 2, "Invalid agentId \"a b\"");
     refused(&[], &["spawn", "--attach", "none.txt", "x"], 1, "cannot attach none.txt");
     refused(&[], &["wait", "nothing"], 2, "\"nothing\" is no run");
-    refused(&[], &["cancel", "0123456789ab"], 3, "run not found: 0123456789ab");
+    refused(&[], &["cancel", "0123456789ab"], 3, "run \"0123456789ab\" not found");
 
     // Archived sessions are only read.
     assert_eq!(stage.ok(&[], "hi"), "hello\n");
