@@ -13,7 +13,7 @@ use sess_core::{
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
-use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey, SessionPatch, Store};
+use sess_store::{Cap, Full, NewMessage, NewRun, Process, RequestKey, SessionPatch, Store};
 use tokio::time::Instant;
 
 use crate::{
@@ -116,7 +116,8 @@ impl App {
         let outlook = self.outlook(caller).await?;
         let target = self.target(&outlook, &ask.to).await?;
         let session_key = outlook.configured.shown(&target.key);
-        let run = self.new_send(caller, &outlook, target, &ask, seconds > 0)?;
+        let awaited_by = if seconds > 0 { Some(sess_store::this_process()?) } else { None };
+        let run = self.new_send(caller, &outlook, target, &ask, awaited_by)?;
         let store = self.store()?;
         let answer = |run: &Run, status, error| {
             let run = shown(run.clone(), allowed(caller, ask.redaction));
@@ -290,7 +291,7 @@ impl App {
         outlook: &Outlook,
         target: NewSession,
         ask: &SendMessage,
-        is_awaited: bool,
+        awaited_by: Option<Process>,
     ) -> Result<NewRun> {
         let (at, rules) = (self.now(), &outlook.configured.rules);
         let id = RunId::new(self.random());
@@ -320,7 +321,7 @@ impl App {
                     channel,
                     request: ask.message.clone(),
                     rounds_max: rules.rounds_max,
-                    is_awaited,
+                    awaited_by,
                 };
                 (Errand::Send(send), own.key.as_str())
             }

@@ -35,6 +35,7 @@ use tokio::sync::watch;
 pub use boot_time::{boot_time, is_alive, this_process};
 pub use error::{Error, Full, Result};
 pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
+pub use sess_core::run::Process;
 pub use sqlite::{Health, Salvaged, health, salvage};
 
 /// Opens the store in `dir`, and makes it there when there is none.
@@ -394,14 +395,6 @@ pub struct Seat {
     pub node: String,
     pub until: BootTime,
     pub process: Process,
-}
-
-/// A process, told from a later one with the same number by when it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    pub pid: u32,
-    /// In the system's clock ticks since it booted.
-    pub started: u64,
 }
 
 /// A text for a channel.

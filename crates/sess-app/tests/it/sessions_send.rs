@@ -41,7 +41,7 @@ async fn without_waiting_the_message_is_accepted_once_it_is_durable() {
         stage.world.store().run(&run.parse().expect("an id")).await.expect("a store").expect("a run");
     let Errand::Send(send) = stored.errand else { panic!("{stored:?}") };
     assert_eq!((send.requester.as_str(), send.request.as_str()), ("agent:main:chat:me", "hi"));
-    assert_eq!((send.rounds_max, send.is_awaited), (5, false));
+    assert_eq!((send.rounds_max, send.awaited_by), (5, None));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_run_that_goes_on_is_a_timeout_and_its_reply_will_have_to_find_the_sen
     assert_eq!(answer, expected);
     let stored = stage.world.store().run(&run.id).await.expect("a store").expect("a run");
     assert_eq!(stored.state, RunState::Running);
-    assert!(matches!(stored.errand, Errand::Send(send) if !send.is_awaited));
+    assert!(matches!(stored.errand, Errand::Send(send) if send.awaited_by.is_none()));
 }
 
 #[tokio::test]
@@ -493,7 +493,7 @@ async fn a_reply_at_the_very_time_out_is_never_reported_as_a_failure() {
         match answer["status"].as_str() {
             Some("ok") => assert_eq!(answer["reply"], "just so"),
             // The reply knows then that it has to find the sender.
-            Some("timeout") => assert!(!send.is_awaited),
+            Some("timeout") => assert_eq!(send.awaited_by, None),
             other => panic!("{other:?}: {answer}"),
         }
     }

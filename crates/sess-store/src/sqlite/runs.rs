@@ -251,10 +251,10 @@ impl Runs for Sqlite {
             .write(move |tx| {
                 let mut row = require(tx.connection(), &run)?;
                 if let Errand::Send(send) = &mut row.run.errand
-                    && send.is_awaited
+                    && send.awaited_by.is_some()
                     && !row.run.state.has_ended()
                 {
-                    send.is_awaited = false;
+                    send.awaited_by = None;
                     row.errand = errand_text(&row.run.errand);
                     update(tx, &row)?;
                 }
