@@ -13,17 +13,16 @@ use sess_core::{
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
-use sess_store::{Cap, Full, NewMessage, NewRun, Process, RequestKey, SessionPatch, Store};
+use sess_store::{Cap, Full, NewMessage, NewRun, Process, SessionPatch, Store};
 use tokio::time::Instant;
 
 use crate::{
     App, Caller, Error, Redaction, Result,
     context::{allowed, masked},
-    plans::KEY_SIZE_BYTES_MAX,
     reach::Outlook,
+    requests::request_key,
     runs::{no_run, shown},
     sessions::may_manage,
-    transfer::fnv1a,
 };
 
 /// How many messages of an inbox are handed over when nobody says, and at most.
@@ -331,9 +330,8 @@ impl App {
             }
         };
         body.run_id = Some(id.to_string());
-        let fingerprint =
-            format!("send {from} {} {:032x} {}", target.key, fnv1a(ask.message.bytes()), ask.message.len());
-        let key = request_key(ask.idempotency_key.clone(), fingerprint)?;
+        let parts = ["send", from, target.key.as_str(), &ask.message];
+        let key = request_key(ask.idempotency_key.as_deref(), &parts)?;
         let limits = &rules.limits;
         Ok(NewRun {
             agent: target.agent.clone(),
@@ -394,16 +392,6 @@ fn check_message(message: &str) -> Result<()> {
 fn patience(caller: &Caller) -> u64 {
     let client = caller.client.as_deref().unwrap_or_default().to_ascii_lowercase();
     if client.contains(IMPATIENT_CLIENT) { IMPATIENT_WAIT_SECONDS } else { WAIT_SECONDS }
-}
-
-fn request_key(key: Option<String>, fingerprint: String) -> Result<Option<RequestKey>> {
-    match key {
-        None => Ok(None),
-        Some(key) if key.is_empty() || key.len() > KEY_SIZE_BYTES_MAX => {
-            Err(Error::Invalid(format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes")))
-        }
-        Some(key) => Ok(Some(RequestKey { key, fingerprint })),
-    }
 }
 
 fn channel(own: &NewSession) -> sess_core::session::Channel {
