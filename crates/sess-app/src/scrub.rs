@@ -16,6 +16,8 @@ pub struct Scrubbed {
     pub looked_at: u64,
     /// Those with something to mask.
     pub sessions: Vec<ScrubbedSession>,
+    /// Secrets are still in the log of the store, because another process reads it.
+    pub stays_in_log: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -52,7 +54,7 @@ impl App {
             }
         }
         if how == Scrubbing::Rewrite {
-            store.forget_scrubbed().await?;
+            scrubbed.stays_in_log = !store.forget_scrubbed().await?;
         }
         Ok(scrubbed)
     }

@@ -87,7 +87,7 @@ pub trait Sessions: Send + Sync {
     async fn agents(&self) -> Result<Vec<AgentId>>;
 
     /// Takes a session's messages and plan away for good, and records that it did. Its runs and
-    /// their outcomes stay. [`Error::Conflict`] while a run of it is open.
+    /// their outcomes stay. [`Error::Conflict`] while a run of it is open or something follows one.
     async fn delete_session(&self, id: &SessionId, by: &str, at: Timestamp) -> Result<()>;
 
     /// Archives spawned sessions of which nothing has been open since `before` and in which nobody
@@ -318,14 +318,15 @@ pub enum Scrubbing {
 /// Taking secrets out of what is stored: the one change of what was written, and the owner's.
 #[async_trait]
 pub trait Scrub: Send + Sync {
-    /// Returns up to `limit` sessions of any kind, in the order of their ids.
+    /// Returns up to `limit` sessions of any kind, deleted ones too, in the order of their ids.
     async fn sessions_after(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>>;
 
     /// Masks every stored text of a session; returns how many texts have something to mask.
     async fn scrub(&self, session: &SessionId, mask: Mask, how: Scrubbing, at: Timestamp) -> Result<u64>;
 
     /// Empties the log of what was there before, and lets search index and mirrors be made again.
-    async fn forget_scrubbed(&self) -> Result<()>;
+    /// Tells whether the log is empty: while somebody reads, what is in it stays.
+    async fn forget_scrubbed(&self) -> Result<bool>;
 }
 
 /// A run before it is queued.
@@ -373,7 +374,8 @@ pub enum Step {
         address: Address,
         text: String,
     },
-    /// As [`Sessions::delete_session`]; nothing happens when the session is gone or busy.
+    /// As [`Sessions::delete_session`]; nothing happens when the session is gone. While it is busy,
+    /// none of the steps is taken.
     Delete {
         session: SessionId,
         by: String,

@@ -56,17 +56,37 @@ async fn after_a_scrub_no_file_holds_the_secret() {
         usage: Default::default(),
     };
     store.end_run(&run, &lease, vec![], outcome, now()).await.expect("it ends");
+    // What came of a run of a session that was deleted since.
+    let gone = world.session("gone").await;
+    let left = RunId::new(8);
+    let new = NewRun::message(left.clone(), NewSession::from(gone.clone()), gone.agent.clone(), now());
+    store.queue_run(new).await.expect("queued");
+    let again = Lease { token: "t2".to_owned(), ..lease.clone() };
+    let leased = store.lease_run(&gone.id, &[gone.agent.clone()], again.clone(), now()).await;
+    leased.expect("an answer").expect("it is due");
+    let said = Outcome {
+        state: RunState::Done,
+        result: Some(format!("it is {SECRET}")),
+        error: None,
+        usage: Default::default(),
+    };
+    store.end_run(&left, &again, vec![], said, now()).await.expect("it ends");
+    store.delete_session(&gone.id, "owner", now()).await.expect("deleted");
     world.app.catch_up(&|_, _| {}).await.expect("an index");
     assert!(!holding(world.home(), SECRET).is_empty(), "the test looks in the right place");
 
     let found = world.app.scrub(&world.owner(), None, Scrubbing::Count).await.expect("counted");
-    assert_eq!(found.sessions.len(), 1);
+    assert_eq!(found.sessions.len(), 2);
     assert!(!holding(world.home(), SECRET).is_empty(), "counting changes nothing");
     let refused = world.app.scrub(&caller, None, Scrubbing::Rewrite).await.expect_err("an agent");
     assert_eq!(refused.to_string(), "only the owner may take secrets out of the store");
 
     let scrubbed = world.app.scrub(&world.owner(), None, Scrubbing::Rewrite).await.expect("scrubbed");
-    assert_eq!(scrubbed.sessions[0].texts, found.sessions[0].texts);
+    let counted = |scrubbed: &sess_app::Scrubbed| -> Vec<u64> {
+        scrubbed.sessions.iter().map(|session| session.texts).collect()
+    };
+    assert_eq!(counted(&scrubbed), counted(&found));
+    assert!(!scrubbed.stays_in_log);
     world.app.catch_up(&|_, _| {}).await.expect("an index");
     assert_eq!(holding(world.home(), SECRET), [""; 0]);
 
@@ -82,4 +102,24 @@ async fn after_a_scrub_no_file_holds_the_secret() {
         world.app.scrub(&world.owner(), None, Scrubbing::Count).await.expect("counted").sessions.len(),
         0
     );
+}
+
+#[tokio::test]
+async fn counting_waits_for_no_writer_and_a_log_that_somebody_reads_is_told() {
+    let world = World::new();
+    let session = world.session("s").await;
+    world.messages(&session, &[&text("user", SECRET)]).await;
+    let database = || rusqlite::Connection::open(world.home().join("sess.db")).expect("a database");
+    let writer = database();
+    writer.execute_batch("BEGIN IMMEDIATE").expect("begun");
+    let found = world.app.scrub(&world.owner(), None, Scrubbing::Count).await.expect("counted");
+    assert_eq!(found.sessions[0].texts, 1);
+    writer.execute_batch("ROLLBACK").expect("ended");
+    let reader = database();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM messages;").expect("reads");
+    let scrubbed = world.app.scrub(&world.owner(), None, Scrubbing::Rewrite).await.expect("scrubbed");
+    assert!(scrubbed.stays_in_log);
+    reader.execute_batch("COMMIT").expect("done");
+    let again = world.app.scrub(&world.owner(), None, Scrubbing::Rewrite).await.expect("scrubbed");
+    assert!(!again.stays_in_log);
 }

@@ -16,6 +16,9 @@ pub(super) fn delete(tx: &mut Transaction<'_>, id: &SessionId, by: &str, at: Tim
     if runs::has_open(tx.connection(), n)? {
         return Err(Error::Conflict(format!("session {id} has a run that has not ended")).into());
     }
+    if runs::has_unsettled(tx.connection(), n)? {
+        return Err(Error::Conflict(format!("something still follows a run of session {id}")).into());
+    }
     let spans = positions(tx.connection(), n)?;
     let connection = tx.connection();
     let deleted = connection.prepare_cached("DELETE FROM messages WHERE session = ?1")?.execute([n])?;
@@ -23,8 +26,9 @@ pub(super) fn delete(tx: &mut Transaction<'_>, id: &SessionId, by: &str, at: Tim
     connection.prepare_cached("DELETE FROM plan_revisions WHERE session = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM seats WHERE session = ?1")?.execute([n])?;
     connection.prepare_cached(DELETE_PLAN_EVENTS)?.execute([n])?;
-    // A title is mostly words of the first message.
+    // A title is mostly words of the first message, and a label somebody's words, too.
     session.title.clear();
+    session.facts.label = None;
     bury(tx, n, &session, at)?;
     let what = Happening::SessionDeleted {
         at,
@@ -45,13 +49,14 @@ pub(super) fn bury(tx: &Transaction<'_>, n: i64, session: &Session, at: Timestam
     let deleted_at = at.as_millis();
     tx.connection()
         .prepare_cached(
-            "UPDATE sessions SET title = ?2, last_seq = 0, num_messages = 0, deleted_at = ?3, crc = ?4 \
+            "UPDATE sessions SET title = ?2, last_seq = 0, num_messages = 0, deleted_at = ?3, facts = ?4, crc = ?5 \
              WHERE n = ?1",
         )?
         .execute(params![
             n,
             session.title,
             deleted_at,
+            facts,
             sessions::checksum(session, facts.as_deref(), Some(deleted_at))
         ])?;
     Ok(())

@@ -3,18 +3,23 @@
 //! Transcripts only grow; this is the one exception, and the owner's. Whatever is
 //! freed is overwritten, the log is emptied, and index and mirrors are made again.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
-use sess_core::{SessionId, Timestamp};
+use sess_core::{SessionId, Timestamp, session::Session};
 
 use super::{
     Sqlite,
     connection::{self, Access},
     feed, messages, outbox, plans, run_rows, sessions,
-    writer::{JobResult, Transaction},
+    writer::{JobError, JobResult, Transaction},
 };
 use crate::{Error, Mask, Result, Scrub, Scrubbing};
+
+/// How long those who read the log are waited for.
+const READERS_WAITED_FOR: Duration = Duration::from_secs(2);
 
 #[async_trait]
 impl Scrub for Sqlite {
@@ -22,7 +27,8 @@ impl Scrub for Sqlite {
         let after = after.map_or("", SessionId::as_str);
         let found = self.readers.query(|reader| {
             let mut statement = reader.prepare_cached(
-                "SELECT id FROM sessions WHERE id > ?1 AND deleted_at IS NULL ORDER BY id LIMIT ?2",
+                // Also those that were deleted: what came of their runs stays.
+                "SELECT id FROM sessions WHERE id > ?1 ORDER BY id LIMIT ?2",
             )?;
             let ids =
                 statement.query_map(params![after, messages::signed(limit as u64)], |row| row.get(0))?;
@@ -32,57 +38,93 @@ impl Scrub for Sqlite {
     }
 
     async fn scrub(&self, session: &SessionId, mask: Mask, how: Scrubbing, at: Timestamp) -> Result<u64> {
-        let session = session.clone();
-        self.writer.write(move |tx| scrub(tx, &session, Scrubber { mask, how }, at)).await
+        match how {
+            // Who only counts keeps nobody from writing.
+            Scrubbing::Count => self.readers.query(|reader| match scrub(reader, None, session, mask) {
+                Ok(scrubbed) => Ok(Ok(scrubbed.texts)),
+                Err(JobError::Refused(error)) => Ok(Err(error)),
+                Err(JobError::Sqlite(error)) => Err(error),
+            })?,
+            Scrubbing::Rewrite => {
+                let session = session.clone();
+                self.writer.write(move |tx| rewrite(tx, &session, mask, at)).await
+            }
+        }
     }
 
-    async fn forget_scrubbed(&self) -> Result<()> {
+    async fn forget_scrubbed(&self) -> Result<bool> {
         let connection = connection::connect(&self.path, Access::Write)?;
-        // What readers still need of it goes with the next one that empties it.
-        connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            .map_err(|error| Error::from_sqlite(&self.path, &error))?;
+        let is_busy = connection
+            .busy_timeout(READERS_WAITED_FOR)
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)));
+        let is_busy: bool = is_busy.map_err(|error| Error::from_sqlite(&self.path, &error))?;
         self.derived.make_again("secrets were taken out of the store");
-        Ok(())
+        Ok(!is_busy)
     }
 }
 
-/// What to look for, and whether to change what is found.
-#[derive(Clone, Copy)]
-struct Scrubber {
-    mask: Mask,
-    how: Scrubbing,
+/// What was found in a session.
+struct Scrubbed {
+    n: i64,
+    /// The session as it should be; `None` when it was deleted.
+    session: Option<Session>,
+    texts: u64,
 }
 
-fn scrub(tx: &mut Transaction<'_>, id: &SessionId, mask: Scrubber, at: Timestamp) -> JobResult<u64> {
-    let (n, mut session) = sessions::require(tx.connection(), id)?;
+fn rewrite(tx: &mut Transaction<'_>, id: &SessionId, mask: Mask, at: Timestamp) -> JobResult<u64> {
     // What is freed is overwritten.
     tx.connection().pragma_update(None, "secure_delete", true)?;
-    let title = mask.text(&session.title);
-    let mut masked = title.is_some().into();
-    session.title = title.unwrap_or(session.title);
-    if let Some(label) = session.facts.label.as_deref().and_then(|label| mask.text(label)) {
-        session.facts.label = Some(label);
-        masked += 1;
+    let Scrubbed { n, session, texts } = scrub(tx.connection(), Some(tx), id, mask)?;
+    match session {
+        Some(session) if texts > 0 => sessions::change_row(tx, n, &session, "scrubbed", at)?,
+        Some(_) | None => {}
     }
-    masked += of_messages(tx.connection(), n, mask)?;
-    masked += of_plan(tx.connection(), n, mask)?;
-    masked += of_events(tx.connection(), n, mask)?;
-    masked += of_runs(tx, n, mask)?;
-    masked += of_posts(tx, n, mask)?;
-    if masked > 0 && mask.is_rewriting() {
-        sessions::change_row(tx, n, &session, "scrubbed", at)?;
-    }
-    Ok(masked)
+    Ok(texts)
 }
 
-fn of_messages(connection: &Connection, session: i64, mask: Scrubber) -> rusqlite::Result<u64> {
+/// Looks through every text of a session; with a transaction, what is found is masked.
+fn scrub(
+    connection: &Connection,
+    into: Option<&Transaction<'_>>,
+    id: &SessionId,
+    mask: Mask,
+) -> JobResult<Scrubbed> {
+    let mask = Scrubber { mask, connection, into };
+    let (n, is_deleted): (i64, bool) = connection
+        .prepare_cached("SELECT n, deleted_at IS NOT NULL FROM sessions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| Error::NoSession(id.clone()))?;
+    let mut texts = 0;
+    let mut session = if is_deleted { None } else { Some(sessions::require(connection, id)?.1) };
+    if let Some(session) = &mut session {
+        let title = mask.text(&session.title);
+        let label = session.facts.label.as_deref().and_then(|label| mask.text(label));
+        texts += u64::from(title.is_some()) + u64::from(label.is_some());
+        session.title = title.unwrap_or_else(|| session.title.clone());
+        session.facts.label = label.or_else(|| session.facts.label.clone());
+    }
+    texts += of_messages(n, mask)?;
+    texts += of_plan(n, mask)?;
+    texts += of_events(n, mask)?;
+    texts += of_runs(n, mask)?;
+    texts += of_posts(n, mask)?;
+    Ok(Scrubbed { n, session, texts })
+}
+
+/// What to look for, and where what is found is changed, if it is.
+#[derive(Clone, Copy)]
+struct Scrubber<'a> {
+    mask: Mask,
+    connection: &'a Connection,
+    into: Option<&'a Transaction<'a>>,
+}
+
+fn of_messages(session: i64, mask: Scrubber<'_>) -> rusqlite::Result<u64> {
     let mut masked = 0;
-    let mut rows = connection.prepare_cached(
+    let mut rows = mask.connection.prepare_cached(
         "SELECT n, seq, id, shape, crc, body FROM messages WHERE session = ?1 ORDER BY seq",
     )?;
-    let mut write = connection
-        .prepare_cached("UPDATE messages SET body = ?2, crc = ?3 WHERE session = ?4 AND seq = ?1")?;
     // One at a time: a transcript can be larger than memory.
     let mut rows = rows.query([session])?;
     while let Some(row) = rows.next()? {
@@ -92,21 +134,22 @@ fn of_messages(connection: &Connection, session: i64, mask: Scrubber) -> rusqlit
         if let Some(body) = mask.json(&message.body) {
             let crc = messages::checksum(session, seq, message.id.as_str(), &body);
             masked += 1;
-            if mask.is_rewriting() {
-                write.execute(params![messages::signed(seq), body, crc, session])?;
+            if let Some(tx) = mask.into {
+                tx.connection()
+                    .prepare_cached(
+                        "UPDATE messages SET body = ?2, crc = ?3 WHERE session = ?4 AND seq = ?1",
+                    )?
+                    .execute(params![messages::signed(seq), body, crc, session])?;
             }
         }
     }
     Ok(masked)
 }
 
-fn of_plan(connection: &Connection, session: i64, mask: Scrubber) -> rusqlite::Result<u64> {
+fn of_plan(session: i64, mask: Scrubber<'_>) -> rusqlite::Result<u64> {
     let mut masked = 0;
-    let mut rows = connection.prepare_cached(
+    let mut rows = mask.connection.prepare_cached(
         "SELECT revision, content, crc FROM plan_revisions WHERE session = ?1 ORDER BY revision",
-    )?;
-    let mut write = connection.prepare_cached(
-        "UPDATE plan_revisions SET content = ?2, size_bytes = ?3, crc = ?4 WHERE session = ?5 AND revision = ?1",
     )?;
     let mut rows = rows.query([session])?;
     while let Some(row) = rows.next()? {
@@ -116,24 +159,29 @@ fn of_plan(connection: &Connection, session: i64, mask: Scrubber) -> rusqlite::R
         if let Some(content) = mask.text(&content).filter(|_| is_whole) {
             let (size, crc) = (content.len() as u64, plans::checksum(revision, &content));
             masked += 1;
-            if mask.is_rewriting() {
-                write.execute(params![
-                    messages::signed(revision),
-                    content,
-                    messages::signed(size),
-                    crc,
-                    session
-                ])?;
+            if let Some(tx) = mask.into {
+                tx.connection()
+                    .prepare_cached(
+                        "UPDATE plan_revisions SET content = ?2, size_bytes = ?3, crc = ?4 \
+                         WHERE session = ?5 AND revision = ?1",
+                    )?
+                    .execute(params![
+                        messages::signed(revision),
+                        content,
+                        messages::signed(size),
+                        crc,
+                        session
+                    ])?;
             }
         }
     }
     Ok(masked)
 }
 
-fn of_events(connection: &Connection, session: i64, mask: Scrubber) -> rusqlite::Result<u64> {
+fn of_events(session: i64, mask: Scrubber<'_>) -> rusqlite::Result<u64> {
     let mut masked = 0;
-    let mut rows = connection.prepare_cached("SELECT n, kind, data, crc FROM events WHERE session = ?1")?;
-    let mut write = connection.prepare_cached("UPDATE events SET data = ?2, crc = ?3 WHERE n = ?1")?;
+    let mut rows =
+        mask.connection.prepare_cached("SELECT n, kind, data, crc FROM events WHERE session = ?1")?;
     let mut rows = rows.query([session])?;
     while let Some(row) = rows.next()? {
         let (n, kind): (i64, String) = (row.get(0)?, row.get(1).unwrap_or_default());
@@ -141,17 +189,19 @@ fn of_events(connection: &Connection, session: i64, mask: Scrubber) -> rusqlite:
         let is_whole = row.get::<_, u32>(3).ok() == Some(feed::checksum(&kind, &data));
         if let Some(data) = mask.json(&data).filter(|_| is_whole) {
             masked += 1;
-            if mask.is_rewriting() {
-                write.execute(params![n, data, feed::checksum(&kind, &data)])?;
+            if let Some(tx) = mask.into {
+                tx.connection()
+                    .prepare_cached("UPDATE events SET data = ?2, crc = ?3 WHERE n = ?1")?
+                    .execute(params![n, data, feed::checksum(&kind, &data)])?;
             }
         }
     }
     Ok(masked)
 }
 
-fn of_runs(tx: &Transaction<'_>, session: i64, mask: Scrubber) -> JobResult<u64> {
+fn of_runs(session: i64, mask: Scrubber<'_>) -> JobResult<u64> {
     let mut masked = 0;
-    for mut row in run_rows::readable(tx.connection(), "WHERE r.session = ?1", params![session])? {
+    for mut row in run_rows::readable(mask.connection, "WHERE r.session = ?1", params![session])? {
         let mut changed = 0;
         let mut take = |old: &mut String, new: Option<String>| {
             if let Some(new) = new {
@@ -179,20 +229,20 @@ fn of_runs(tx: &Transaction<'_>, session: i64, mask: Scrubber) -> JobResult<u64>
             take(&mut row.request, Some(new));
         }
         masked += changed;
-        if changed > 0 && mask.is_rewriting() {
+        if let Some(tx) = mask.into.filter(|_| changed > 0) {
             run_rows::update(tx, &row)?;
         }
     }
     Ok(masked)
 }
 
-fn of_posts(tx: &Transaction<'_>, session: i64, mask: Scrubber) -> JobResult<u64> {
+fn of_posts(session: i64, mask: Scrubber<'_>) -> JobResult<u64> {
     let mut masked = 0;
-    for mut row in outbox::readable(tx.connection(), "WHERE o.session = ?1", params![session])? {
+    for mut row in outbox::readable(mask.connection, "WHERE o.session = ?1", params![session])? {
         if let Some(text) = mask.text(&row.post.text) {
             row.post.text = text;
             masked += 1;
-            if mask.is_rewriting() {
+            if let Some(tx) = mask.into {
                 outbox::rewrite(tx, &row)?;
             }
         }
@@ -200,11 +250,7 @@ fn of_posts(tx: &Transaction<'_>, session: i64, mask: Scrubber) -> JobResult<u64
     Ok(masked)
 }
 
-impl Scrubber {
-    fn is_rewriting(self) -> bool {
-        self.how == Scrubbing::Rewrite
-    }
-
+impl Scrubber<'_> {
     /// Returns the text without its secrets, if it has any.
     fn text(self, text: &str) -> Option<String> {
         let mut value = Value::String(text.to_owned());

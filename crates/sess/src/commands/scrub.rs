@@ -37,6 +37,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::Scrub) -> anyhow
         (_, false) => format!("{all} with secrets; `sess scrub --yes` masks them for good"),
         (_, true) => format!("{all} masked; where agents keep files of their own, secrets may stay"),
     });
+    if scrubbed.stays_in_log {
+        output.say(
+            "another process reads the store, whose log still has what was masked: `sess scrub --yes` again, when \
+             it is done, empties the log",
+        );
+    }
     Ok(())
 }
 
