@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Error, InboxItem, NewMessage, Result};
 
-/// Returns what waits in the inbox, and whether some of it was not handed over yet.
+/// Returns what waits in the inbox, and whether some of it was not handed over yet or is over now.
 pub(super) fn waiting(
     connection: &Connection,
     session: &SessionId,
@@ -22,8 +22,15 @@ pub(super) fn waiting(
 ) -> rusqlite::Result<(Vec<Stored>, bool)> {
     let Some(n) = messages::number_of(connection, session)? else { return Ok((Vec::new(), false)) };
     let rows = readable(connection, INBOX_OF, params![n, messages::signed(limit as u64)])?;
-    let is_new = rows.iter().any(|row| row.run.handed_over_at.is_none());
+    let is_new = rows.iter().any(|row| row.run.handed_over_at.is_none() || is_over(row));
     Ok((rows, is_new))
+}
+
+/// Tells whether a message that wants no reply was handed over before. That answer may have been lost, so
+/// it is handed over once more to whoever asks again, and then is over.
+fn is_over(row: &Stored) -> bool {
+    let wants_no_reply = matches!(row.run.errand, Errand::Report { .. } | Errand::LateReply { .. });
+    wants_no_reply && row.run.handed_over_at.is_some()
 }
 
 /// Hands over what waits: from now on it stands in the transcript.
@@ -36,12 +43,12 @@ pub(super) fn hand_over(
     let (rows, _) = waiting(tx.connection(), session, limit)?;
     let mut items = Vec::with_capacity(rows.len());
     for mut row in rows {
-        let (request, errand) = (row.request.clone(), row.run.errand.clone());
-        deliver(tx, &mut row, at)?;
-        let run = match errand {
-            // Nobody waits for a reply to these.
-            Errand::Report { .. } | Errand::LateReply { .. } => end(tx, row, RunState::Done, at)?,
-            _ => row.run,
+        let request = row.request.clone();
+        let run = if is_over(&row) {
+            end(tx, row, RunState::Done, at)?
+        } else {
+            deliver(tx, &mut row, at)?;
+            row.run
         };
         items.push(item_of(run, &request)?);
     }
