@@ -10,7 +10,7 @@ use sess_core::{
 };
 use sess_store::{NewMessage, NewRun, Span, Step, Store};
 
-use crate::{App, Result};
+use crate::{App, Error, Result};
 
 /// How many ended runs are settled at one look.
 const UNSETTLED_LOOKED_AT: usize = 100;
@@ -28,8 +28,15 @@ impl App {
     /// Settles the ended runs that nobody has settled yet. What cannot be settled costs itself only.
     pub(crate) async fn settle_ended(&self, store: &dyn Store) -> Result<()> {
         for run in store.unsettled_runs(UNSETTLED_LOOKED_AT).await? {
-            if let Err(error) = self.settle_run(store, &run).await {
-                tracing::warn!(%error, run = %run.id, "what follows a run is not settled yet");
+            match self.settle_run(store, &run).await {
+                Ok(()) => {}
+                // A session that is to be deleted is busy: the next look may find it free.
+                Err(Error::Store(sess_store::Error::Conflict(reason))) => {
+                    tracing::debug!(reason, run = %run.id, "what follows a run is not settled yet");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, run = %run.id, "what follows a run is not settled yet");
+                }
             }
         }
         Ok(())
@@ -265,7 +272,6 @@ impl App {
     /// Takes away what the store does not hold of a session that was deleted.
     async fn forget(&self, store: &dyn Store, session: &sess_core::SessionId) {
         match store.session(session).await {
-            // It was busy, and stays.
             Ok(Some(_)) | Err(_) => return,
             Ok(None) => {}
         }

@@ -83,15 +83,14 @@ pub fn follow_up(run: &Run, known: &Known<'_>) -> Vec<FollowUp> {
         },
         Errand::Spawn(spawn) => {
             let child = known.session.clone();
-            let (Some(requester), Some(text)) = (&spawn.requester, &known.report) else {
+            let told = spawn.requester.as_ref().zip(known.report.as_ref());
+            // Nobody is told: there is nothing to wait for.
+            let Some((requester, text)) = told.filter(|_| known.requester != Requester::Nobody) else {
                 return match spawn.cleanup {
                     Cleanup::Delete => vec![FollowUp::Delete { session: child }],
                     Cleanup::Keep => Vec::new(),
                 };
             };
-            if known.requester == Requester::Nobody {
-                return Vec::new();
-            }
             let errand = Errand::Report { child: child.clone(), of: run.id.clone() };
             let told = FollowUp::Run { session: requester.clone(), from: child, text: text.clone(), errand };
             let is_silent = run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP);

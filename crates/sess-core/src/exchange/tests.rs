@@ -176,6 +176,8 @@ fn a_task_is_reported_to_whoever_spawned_it_and_a_child_goes_only_after_that() {
     check(spawn(Some(REQUESTER), Cleanup::Delete), "42", Runs, Cleanup::Delete, &[report, post]);
     check(spawn(Some(REQUESTER), Cleanup::Keep), " ANNOUNCE_SKIP", Runs, Cleanup::Keep, &[report]);
     check(spawn(Some(REQUESTER), Cleanup::Keep), "42", Nobody, Cleanup::Keep, &[]);
+    let delete = &["delete agent:bob:subagent:1"];
+    check(spawn(Some(REQUESTER), Cleanup::Delete), "42", Nobody, Cleanup::Delete, delete);
     check(spawn(None, Cleanup::Keep), "42", Nobody, Cleanup::Keep, &[]);
     check(spawn(None, Cleanup::Delete), "42", Nobody, Cleanup::Delete, &["delete agent:bob:subagent:1"]);
     let reported = Errand::Report { child: child.clone(), of: run_id(9) };

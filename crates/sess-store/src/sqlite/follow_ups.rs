@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{Error, Step};
 
-/// Commits the steps; `false` when that was done before.
+/// Commits the steps; `false` when that was done before. A session that is to be deleted and is busy is
+/// waited for: then nothing is committed, and the run stays unsettled.
 pub(super) fn settle(
     tx: &mut Transaction<'_>,
     id: &RunId,
@@ -35,7 +36,7 @@ pub(super) fn settle(
             }
             Step::Post { session, address, text } => outbox::put(tx, &session, id, address, text, at)?,
             Step::Delete { session, by } => match deletion::delete(tx, &session, &by, at) {
-                Err(error) if error.is_gone_or_busy() => {}
+                Err(error) if error.is_gone() => {}
                 deleted => deleted?,
             },
         }

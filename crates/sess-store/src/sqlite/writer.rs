@@ -63,9 +63,9 @@ pub(super) enum JobError {
 }
 
 impl JobError {
-    /// Tells whether the thing asked for is not there, or not to be changed now.
-    pub(super) fn is_gone_or_busy(&self) -> bool {
-        matches!(self, Self::Refused(Error::NoSession(_) | Error::Conflict(_)))
+    /// Tells whether the session asked for is not there.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused(Error::NoSession(_)))
     }
 }
 

@@ -135,11 +135,14 @@ fn an_inbox_hands_out_what_was_sent_until_it_is_answered() {
         assert_eq!(items.iter().map(|item| &*item.message).collect::<Vec<_>>(), ["hello", "ask 2"]);
         assert_eq!(items[0].provenance, Some(provenance));
         assert_eq!((items[0].run.state, items[0].run.delivery()), (RunState::Queued, Delivery::Delivered));
-        assert_eq!(items[1].run.state, RunState::Done, "a report wants no reply");
+        assert_eq!(items[1].run.state, RunState::Queued, "who got it may not have seen it");
         assert_eq!(transcript(&*store, "h").await, ["1 hello", "2 ask 2"]);
+        let again = store.open_inbox(&id("h"), 9, at(6_000)).await.expect("opened");
+        assert_eq!(again[0], items[0]);
+        assert_eq!((&again[1].run.id, again[1].run.state), (&items[1].run.id, RunState::Done));
         let before = story_so_far(&*store).await;
         let again = store.open_inbox(&id("h"), 9, at(6_000)).await.expect("opened");
-        assert_eq!(again, items[..1]);
+        assert_eq!(again, items[..1], "a report wants no reply, and was seen");
         assert_eq!(story_so_far(&*store).await, before, "nothing is written twice");
 
         let reply = || say_as(sess_core::message::Role::Assistant, "hi back", 3_000);
@@ -181,8 +184,6 @@ fn what_follows_a_run_is_committed_once() {
                 Step::Post { session: id("a"), address, text: "words".to_owned() },
                 Step::Delete { session: id("c"), by: "cleanup".to_owned() },
                 Step::Delete { session: id("none"), by: "cleanup".to_owned() },
-                // It is busy with the run that was queued just now.
-                Step::Delete { session: id("b"), by: "cleanup".to_owned() },
             ]
         };
         let first = run_id(1);
@@ -204,6 +205,23 @@ fn what_follows_a_run_is_committed_once() {
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
         assert_eq!(store.run(&run_id(5)).await, Ok(None));
         assert_eq!(unsettled(&*store).await, [run_id(4)]);
+        // A session that is busy, or that something still follows, is deleted later.
+        let delete = || {
+            let next = Step::Queue(Box::new(ask(6, "d")));
+            vec![next, Step::Delete { session: id("b"), by: "cleanup".to_owned() }]
+        };
+        let busy = store.settle_run(&run_id(4), delete(), at(8_000)).await;
+        assert!(matches!(busy, Err(Error::Conflict(_))), "{busy:?}");
+        execute(&*store, "b", "done").await;
+        store.queue_run(NewRun { errand: send("a"), ..ask(7, "b") }).await.expect("queued");
+        execute(&*store, "b", "done").await;
+        let open = Err(Error::Conflict("something still follows a run of session b".to_owned()));
+        assert_eq!(store.settle_run(&run_id(4), delete(), at(8_000)).await, open);
+        assert_eq!(store.run(&run_id(6)).await, Ok(None));
+        assert_eq!(unsettled(&*store).await, [run_id(4), run_id(7)]);
+        assert_eq!(store.settle_run(&run_id(7), vec![], at(8_000)).await, Ok(true));
+        assert_eq!(store.settle_run(&run_id(4), delete(), at(8_000)).await, Ok(true));
+        assert_eq!(store.session(&id("b")).await, Ok(None));
     });
 }
 
