@@ -9,7 +9,7 @@ use sess_core::{
     exchange::words,
     message::{Body, Provenance, Role},
     policy::Verb,
-    rules::MESSAGE_BYTES_MAX,
+    rules::{MESSAGE_BYTES_MAX, SessionLimits},
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
@@ -122,7 +122,7 @@ impl App {
             let run = shown(run.clone(), allowed(caller, ask.redaction));
             answer(&run, session_key.clone(), status, error)
         };
-        let run = store.queue_run(run).await.map_err(refused)?;
+        let run = store.queue_run(run).await.map_err(|error| refused("sessions_send", error))?;
         queued(&run);
         let run = match seconds {
             0 => return Ok(answer(&run, Some("accepted"), None)),
@@ -294,18 +294,7 @@ impl App {
     ) -> Result<NewRun> {
         let (at, rules) = (self.now(), &outlook.configured.rules);
         let id = RunId::new(self.random());
-        let lineage = match &caller.run {
-            Some(run) => Lineage::below(run),
-            None => Lineage::first(&id),
-        };
-        if lineage.hops > rules.limits.hops {
-            return Err(Error::Denied(format!(
-                "sessions_send stops here: {} messages between agents led to this one, of at most {} \
-                 (session.agentToAgent.maxHops)",
-                lineage.hops - 1,
-                rules.limits.hops
-            )));
-        }
+        let lineage = lineage_for("sessions_send", caller, &id, &rules.limits)?;
         let mut body = Body::text(Role::User, ask.message.as_str(), at);
         let (errand, from) = match &outlook.own {
             Some(own) => {
@@ -426,11 +415,30 @@ fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: O
     SendAnswer { status: "error", error: Some(error), delivery: None, ..answer }
 }
 
-/// A limit is a refusal that the sender sees.
-fn refused(error: sess_store::Error) -> Error {
+/// Returns where a run that a caller asks for comes from, unless too many messages led to it.
+pub(crate) fn lineage_for(
+    tool: &str,
+    caller: &Caller,
+    id: &RunId,
+    limits: &SessionLimits,
+) -> Result<Lineage> {
+    let lineage = caller.run.as_deref().map_or_else(|| Lineage::first(id), Lineage::below);
+    if lineage.hops > limits.hops {
+        return Err(Error::Denied(format!(
+            "{tool} stops here: {} messages between agents led to this one, of at most {} \
+             (session.agentToAgent.maxHops)",
+            lineage.hops - 1,
+            limits.hops
+        )));
+    }
+    Ok(lineage)
+}
+
+/// A limit is a refusal that whoever asked sees.
+pub(crate) fn refused(tool: &str, error: sess_store::Error) -> Error {
     match error {
         sess_store::Error::Full(full @ Full::Tree { .. }) => {
-            Error::Denied(format!("sessions_send stops here: {full} (session.agentToAgent.maxRuns)"))
+            Error::Denied(format!("{tool} stops here: {full} (session.agentToAgent.maxRuns)"))
         }
         error => error.into(),
     }

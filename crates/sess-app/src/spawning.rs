@@ -10,7 +10,7 @@ use sess_core::{
     agent::Team,
     message::{Body, Provenance, Role},
     policy::{Confinement, Standing},
-    run::{Errand, Lineage, Run, Spawn},
+    run::{Errand, Run, Spawn},
     session::{Channel, Facts, NewSession},
     spawn::{self, Approved, Asked, AskedFile, Refusal, Spawner},
 };
@@ -19,10 +19,8 @@ use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey};
 use crate::{
     App, Caller, Configured, Error, Result,
     requests::{request_key, sha256},
+    sending::{lineage_for, refused},
 };
-
-/// How many of a child's runs are looked through for one that has not ended.
-const RUNS_LOOKED_AT: usize = 100;
 
 /// What a spawn asks for, as it came: the checks have an order.
 #[derive(Clone, Debug, Default)]
@@ -121,28 +119,17 @@ impl App {
             store.ensure_session(requester.clone()).await?;
         }
         let child = self.child(&ask, &approved, requester.as_ref());
-        let lineage = caller.run.as_deref().map(Lineage::below);
         let limits = configured.rules.limits;
-        if let Some(lineage) = &lineage
-            && lineage.hops > limits.hops
-        {
-            return Err(Error::Denied(format!(
-                "{} messages between agents led here, of at most {}: end this turn and report what there is",
-                lineage.hops, limits.hops
-            )));
-        }
+        let id = RunId::new(self.random());
+        let lineage = lineage_for("sessions_spawn", caller, &id, &limits)?;
         let receipt = receipt(&approved, &child);
         let workspace = child.cwd.clone();
         if receipt.is_some() {
             put_files(workspace.as_deref(), &child, &approved).await?;
         }
-        let id = RunId::new(self.random());
-        let mut caps = Vec::new();
+        let mut caps = vec![Cap::Tree { most: limits.tree_runs }];
         if let Some(requester) = &requester {
             caps.push(Cap::Children { parent: requester.key.clone(), most: limits.children });
-        }
-        if lineage.is_some() {
-            caps.push(Cap::Tree { most: limits.tree_runs });
         }
         let mut message = Body::text(Role::User, told(&ask.task, receipt.as_ref()), self.now());
         message.provenance = Some(match &requester {
@@ -167,7 +154,7 @@ impl App {
                 model: approved.model.clone(),
                 thinking: approved.thinking,
             }),
-            lineage: lineage.unwrap_or_else(|| Lineage::first(&id)),
+            lineage,
             caps,
             id: id.clone(),
         };
@@ -186,7 +173,7 @@ impl App {
                 spawn::check_children(live, most)?;
                 Err(Error::Store(Full::Children { live, most }.into()))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(refused("sessions_spawn", error)),
         }
     }
 
@@ -239,23 +226,12 @@ impl App {
             (Ok(approved), _) => Ok(approved),
             (Err(refused), None) => Err(refused.into()),
             (Err(refused), Some(key)) => {
-                spawner.live_children = self.live_children(key).await?;
+                if self.has_store() {
+                    spawner.live_children = self.store()?.live_children(key).await?;
+                }
                 Err(spawn::check(&asked, &spawner).err().unwrap_or(refused).into())
             }
         }
-    }
-
-    async fn live_children(&self, parent: &SessionKey) -> Result<u32> {
-        if !self.has_store() {
-            return Ok(0);
-        }
-        let store = self.store()?;
-        let mut live = 0;
-        for child in store.children(parent).await? {
-            let runs = store.runs(Some(&child.id), RUNS_LOOKED_AT).await?;
-            live += u32::from(runs.iter().any(|run| !run.state.has_ended()));
-        }
-        Ok(live)
     }
 
     fn child(&self, ask: &SpawnTask, approved: &Approved, requester: Option<&NewSession>) -> NewSession {

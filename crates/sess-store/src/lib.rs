@@ -224,6 +224,9 @@ pub trait Runs: Send + Sync {
     /// Returns up to `limit` runs, newest first; of one session when it is given.
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>>;
 
+    /// Counts the sessions below `parent` with a run that has not ended, as [`Cap::Children`] does.
+    async fn live_children(&self, parent: &SessionKey) -> Result<u32>;
+
     /// Returns up to `limit` runs that `root` led to, itself included, oldest first.
     async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>>;
 

@@ -370,3 +370,26 @@ async fn the_key_of_a_request_is_its_sender_s_and_its_text_is_not_stored_with_it
         .expect("an answer");
     assert_eq!(kept, 0);
 }
+
+#[tokio::test]
+async fn a_spawn_too_far_from_where_it_began_is_refused_as_a_message_is() {
+    let world = world(|rules| {
+        rules.limits.hops = 1;
+        rules.limits.tree_runs = 2;
+    });
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let first = crate::stage::send(&*store, &b, &a, "hello", 0, false).await;
+    let mut caller = caller_of(&world.app, &a);
+    caller.run = Some(Box::new(first));
+    let (_, child) = spawn(&world.app, &caller, task("one")).await;
+    let full = world.app.spawn(&caller, task("two")).await.expect_err("refused");
+    let told = "sessions_spawn stops here: 2 runs were begun by one request, of at most 2 \
+                (session.agentToAgent.maxRuns)";
+    assert_eq!((full.kind(), full.to_string().as_str()), (Kind::Denied, told));
+    caller.run = store.run(&child).await.expect("readable").map(Box::new);
+    let far = world.app.spawn(&caller, task("three")).await.expect_err("refused");
+    let told = "sessions_spawn stops here: 1 messages between agents led to this one, of at most 1 \
+                (session.agentToAgent.maxHops)";
+    assert_eq!((far.kind(), far.to_string().as_str()), (Kind::Denied, told));
+}

@@ -233,7 +233,10 @@ async fn a_parent_that_spawns_at_every_report_is_stopped_by_the_limits() {
     let limits = SessionRules::default().limits;
     check_tree(&runs, &root, limits.tree_runs as usize, limits.hops);
     let told = texts(&*store, &a, Role::ToolResult).await;
-    assert!(told.iter().any(|text| text.contains("of at most 12: end this turn")), "{told:?}");
+    assert!(
+        told.iter().any(|text| text.contains("of at most 12 (session.agentToAgent.maxHops)")),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -223,6 +223,10 @@ impl Runs for Sqlite {
         Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
+    async fn live_children(&self, parent: &SessionKey) -> Result<u32> {
+        self.readers.query(|reader| live_children(reader, parent, ""))
+    }
+
     async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>> {
         let rows = self.readers.query(|reader| {
             // The root itself has none: it came before all others.
@@ -366,8 +370,7 @@ fn check_cap(
             (waiting >= *most).then_some(Full::Queue { waiting, most: *most })
         }
         Cap::Children { parent, most } => {
-            let sql = format!("{LIVE_CHILDREN} {IS_OPEN}");
-            let live = count(&sql, params![SessionKey::as_str(parent), session.as_str()])?;
+            let live = live_children(connection, parent, session.as_str())?;
             (live >= *most).then_some(Full::Children { live, most: *most })
         }
         // A root of its own has none before it.
@@ -381,6 +384,12 @@ fn check_cap(
         Some(full) => Err(Error::from(full).into()),
         None => Ok(()),
     }
+}
+
+/// Counts the live children of a session, but for one.
+fn live_children(connection: &Connection, parent: &SessionKey, but: &str) -> rusqlite::Result<u32> {
+    let sql = format!("{LIVE_CHILDREN} {IS_OPEN}");
+    connection.prepare_cached(&sql)?.query_row([parent.as_str(), but], |row| row.get(0))
 }
 
 /// Tells whether a run of the session has not ended.
