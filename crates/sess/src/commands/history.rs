@@ -63,7 +63,12 @@ fn render(message: &Value, text: &mut String) {
                 format!("● {name} {}", Style::new().dim().apply_to(arguments))
             }
             "image" => {
-                Style::new().dim().apply_to(one_line(&format!("[image] {}", word("data")))).to_string()
+                let size =
+                    block["bytes"].as_u64().map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+                Style::new()
+                    .dim()
+                    .apply_to(one_line(&format!("[image {}{size}]", word("mimeType"))))
+                    .to_string()
             }
             // A word for the program is no message.
             _ if is_control_word(word("text")) => Style::new()
@@ -101,5 +106,20 @@ fn author(message: &Value) -> (String, Style) {
             let name = if agent.is_empty() { "assistant".to_owned() } else { agent };
             (name, Style::new().green().bold())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_shown_as_its_type_and_size() {
+        let image = json!({ "type": "image", "mimeType": "image/png", "bytes": 5, "omitted": true });
+        let mut text = String::new();
+        render(&json!({ "role": "user", "seq": 1, "content": [image] }), &mut text);
+        assert!(text.contains("[image image/png, 5 bytes]"), "{text}");
     }
 }
