@@ -88,9 +88,8 @@ pub fn follow_up(run: &Run, known: &Known<'_>) -> Vec<FollowUp> {
             }
             let errand = Errand::Report { child: child.clone(), of: run.id.clone() };
             let told = FollowUp::Run { session: requester.clone(), from: child, text: text.clone(), errand };
-            let is_silent = run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP);
             let post = FollowUp::Post { session: requester.clone(), text: text.clone() };
-            [Some(told), (!is_silent).then_some(post)].into_iter().flatten().collect()
+            [Some(told), (!is_silent(run)).then_some(post)].into_iter().flatten().collect()
         }
         Errand::Report { child, .. } => {
             let was_seen = run.started_at.is_some() || run.handed_over_at.is_some();
@@ -135,7 +134,9 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             }
             next.extend(announce(&run.id, &run.id, send, known));
         }
-        None => {}
+        None if is_silent(run) => {}
+        // It wants no rounds; what to post is another question.
+        None => next.extend(announce(&run.id, &run.id, send, known)),
     }
     next
 }
@@ -168,6 +169,11 @@ fn announce(first: &RunId, latest: &RunId, send: &Send, known: &Known<'_>) -> Op
         text: "Agent-to-agent announce step.".to_owned(),
         errand: Errand::Announce(Announce { first: first.clone(), latest: latest.clone() }),
     })
+}
+
+/// Tells whether a run asked for silence in its channel.
+fn is_silent(run: &Run) -> bool {
+    run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP)
 }
 
 /// Returns what a run that ended well has said to others: no control words, and not nothing.
@@ -220,6 +226,8 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
         _ => 0.0,
     };
     let spent = Spent::from(&run.usage);
+    // Set back, so that no line of the child's words passes for one of ours.
+    let (result, notes) = (result.replace('\n', "\n  "), notes.replace('\n', "\n  "));
     let mut text = format!("Status: {}\nResult: {result}\nNotes: {notes}\n", status(run.state));
     let _infallible = write!(
         text,
