@@ -175,8 +175,10 @@ impl App {
                 }
             }
         });
+        let id = RunId::new(self.random());
+        message.run_id = Some(id.to_string());
         NewRun {
-            id: RunId::new(self.random()),
+            id,
             agent: to.agent.clone(),
             session: to.into(),
             at,

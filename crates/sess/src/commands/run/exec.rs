@@ -195,7 +195,8 @@ pub async fn run(
     let mut cursor = app.events_head().await?;
     let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
     let is_executing = note.is_some();
-    let request = Request { session, agent, text, note, idempotency_key: None };
+    let from = agents.speaker(caller).await?;
+    let request = Request { session, agent, text, from, note, idempotency_key: None };
     let (queued, known) = tokio::sync::oneshot::channel::<RunId>();
     let saying = agents.say_told(request, cancel, |run| {
         // Whoever listens does so until the end.
