@@ -314,7 +314,8 @@ pub fn briefing(of: &Briefing<'_>) -> String {
         ),
         Briefing::Task { requester, label } => {
             let by = requester.map_or_else(|| "the owner".to_owned(), |key| format!("the session {key}"));
-            let named = label.map_or_else(String::new, |label| format!(" ({label})"));
+            // Quoted: whatever another agent wrote there stays one label in one line.
+            let named = label.map_or_else(String::new, |label| format!(" ({label:?})"));
             format!(
                 "You are a sub-agent: {by} gave you the task in the first message{named}. Work on it alone and to \
                  its end; your last message is the result that is reported back, so make it complete. If nothing \

@@ -26,6 +26,7 @@ mod agents;
 mod sessions_stage;
 
 mod exchange;
+mod forged;
 mod session_reach;
 mod sessions_history;
 mod sessions_list;
