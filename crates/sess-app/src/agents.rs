@@ -32,6 +32,7 @@ use sess_core::{
     message::{Body, Provenance, Role},
     permission::Trust,
     policy::{Standing, Verb},
+    redact::redact,
     rules::DirectScope,
     run::{BootTime, Errand, Lineage, Run, RunState},
     sandbox::{self, Sandbox},
@@ -481,6 +482,8 @@ impl Agents {
 
 /// Returns what a new session is called: the beginning of what was said first.
 pub(crate) fn title(text: &str) -> String {
+    // Before it is cut: half a secret is not known for one.
+    let (text, _) = redact(text);
     let line = text.trim().lines().next().unwrap_or_default();
     match line.char_indices().nth(TITLE_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),

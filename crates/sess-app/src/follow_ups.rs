@@ -95,14 +95,10 @@ impl App {
             requester,
             report,
             cleanup,
+            is_tree_full: self.is_tree_full(store, run).await?,
         };
         let mut steps = Vec::new();
-        let is_spent = self.is_spent(store, run).await?;
         for follow_up in exchange::follow_up(run, &known) {
-            if is_spent && is_talk(&follow_up) {
-                tracing::warn!(run = %run.id, "one request has led to too many runs: nothing more is said");
-                continue;
-            }
             steps.extend(self.step(store, run, &session, follow_up).await?);
         }
         let deleted: Vec<_> = steps
@@ -120,10 +116,13 @@ impl App {
         Ok(())
     }
 
-    /// Tells whether the request that this run goes back to has led to as many runs as one may.
-    async fn is_spent(&self, store: &dyn Store, run: &Run) -> Result<bool> {
+    /// Tells whether the request that led to an exchange has led to as many runs as it may.
+    async fn is_tree_full(&self, store: &dyn Store, run: &Run) -> Result<bool> {
+        if !matches!(run.errand, Errand::Send(_) | Errand::Round(_)) {
+            return Ok(false);
+        }
         let most = self.configured()?.rules.limits.tree_runs;
-        Ok(run.lineage.hops > 0 && store.count_below(&run.lineage.root).await? >= u64::from(most))
+        Ok(store.count_below(&run.lineage.root).await? >= u64::from(most))
     }
 
     /// Turns a decision into what the store commits; nothing when its session is gone.
@@ -270,14 +269,6 @@ impl App {
         if let Err(error) = self.remove_plan_file(session).await {
             tracing::warn!(%error, %session, "the plan file of a deleted session stays");
         }
-    }
-}
-
-/// Tells whether this goes on with a conversation; the report on a task does not.
-fn is_talk(follow_up: &FollowUp) -> bool {
-    match follow_up {
-        FollowUp::Run { errand, .. } => !matches!(errand, Errand::Report { .. }),
-        FollowUp::Post { .. } | FollowUp::Delete { .. } => false,
     }
 }
 

@@ -10,7 +10,10 @@ use sess_core::{
     session::{Session, Spent},
 };
 
-use crate::{App, Caller, Error, Result};
+use crate::{
+    App, Caller, Error, Redaction, Result,
+    context::{allowed, masked},
+};
 
 /// How many runs are listed when nobody says, and at most.
 pub const RUNS_LEN: usize = 20;
@@ -191,9 +194,12 @@ impl App {
             Errand::Report { child, .. } => ("report", Some(child.clone())),
         };
         let label = match &run.errand {
-            Errand::Spawn(spawn) => spawn.label.clone(),
+            Errand::Spawn(spawn) => spawn.label.as_ref(),
             _ => None,
         };
+        // Only the owner may see more.
+        let redaction = allowed(caller, Redaction::None);
+        let shown = |text: Option<&String>| text.map(|text| masked(text, redaction).0);
         Ok(Some(RunRow {
             run_id: run.id.clone(),
             session_id: run.session.clone(),
@@ -201,7 +207,7 @@ impl App {
             agent: run.agent.to_string(),
             state: run.state,
             errand,
-            label,
+            label: shown(label),
             from,
             delivery: run.delivery(),
             queued_at: run.queued_at,
@@ -212,8 +218,8 @@ impl App {
             cost: spent.cost,
             total_tokens: None,
             total_cost: None,
-            result: run.result.clone(),
-            error: run.error.clone(),
+            result: shown(run.result.as_ref()),
+            error: shown(run.error.as_ref()),
             root: run.lineage.root.clone(),
             parent: run.lineage.parent.clone(),
             depth: 0,

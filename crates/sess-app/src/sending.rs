@@ -126,7 +126,11 @@ impl App {
         if run.state.has_ended() {
             return Ok(answer(&run, session_key, None, None));
         }
-        let late = format!("no reply within {seconds} s; the run continues, read it with sessions_history");
+        let why = match caller.gone.is_cancelled() {
+            true => "nobody waits for the reply any longer".to_owned(),
+            false => format!("no reply within {seconds} s"),
+        };
+        let late = format!("{why}; the run continues, read it with sessions_history");
         Ok(answer(&run, session_key, Some("timeout"), Some(late)))
     }
 

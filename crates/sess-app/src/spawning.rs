@@ -155,7 +155,10 @@ impl App {
             agent: approved.agent.clone(),
             at: self.now(),
             messages: vec![NewMessage { id: MessageId::new(self.now(), self.random()), body: message }],
-            key: ask.idempotency_key.clone().map(|key| RequestKey { key, fingerprint: fingerprint(&ask) }),
+            key: ask
+                .idempotency_key
+                .clone()
+                .map(|key| RequestKey { key, fingerprint: fingerprint(&ask, requester.as_ref()) }),
             errand: Errand::Spawn(Spawn {
                 requester: requester.as_ref().map(|requester| requester.key.clone()),
                 label: approved.label.clone(),
@@ -349,7 +352,8 @@ fn answer(run: &Run, child: &NewSession, receipt: Option<Receipt>) -> SpawnAnswe
 }
 
 /// Tells a retry from another request under the same key.
-fn fingerprint(ask: &SpawnTask) -> String {
+fn fingerprint(ask: &SpawnTask, requester: Option<&NewSession>) -> String {
+    let from = requester.map_or("owner", |requester| requester.key.as_str());
     let SpawnTask { task, label, agent_id, model, thinking, run_timeout_seconds, cleanup, .. } = ask;
     let files: Vec<String> = ask
         .attachments
@@ -357,7 +361,7 @@ fn fingerprint(ask: &SpawnTask) -> String {
         .map(|file| format!("{} {}", file.name, sha256(file.content.as_bytes())))
         .collect();
     format!(
-        "spawn {task:?} {label:?} {agent_id:?} {model:?} {thinking:?} {run_timeout_seconds:?} {cleanup:?} {files:?}"
+        "spawn {from} {task:?} {label:?} {agent_id:?} {model:?} {thinking:?} {run_timeout_seconds:?} {cleanup:?} {files:?}"
     )
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use crate::{
     RunId, SessionKey,
+    redact::redact,
     run::{Announce, Errand, Round, Run, RunState, Send},
     session::{Channel, Cleanup, Session, Spent},
 };
@@ -52,6 +53,9 @@ pub struct Known<'a> {
     pub report: Option<String>,
     /// What becomes of the child that a report is about.
     pub cleanup: Cleanup,
+    /// Whether one request has led to as many runs as it may: answers are still brought home, but
+    /// nobody is asked to say more.
+    pub is_tree_full: bool,
 }
 
 /// Whoever sent or spawned.
@@ -118,7 +122,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
         return next;
     }
     match words(run) {
-        Some(reply) if known.requester == Requester::Runs && send.rounds_max > 0 => {
+        Some(reply) if known.requester == Requester::Runs && send.rounds_max > 0 && !known.is_tree_full => {
             let errand = Errand::Round(Round {
                 first: run.id.clone(),
                 number: 2,
@@ -144,6 +148,9 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
 fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
     let (Some(first), Some(target)) = (known.first, known.target) else { return Vec::new() };
     let Errand::Send(send) = &first.errand else { return Vec::new() };
+    if known.is_tree_full {
+        return Vec::new();
+    }
     let others = if known.session == target { &send.requester } else { target };
     match words(run) {
         Some(reply) if round.number <= send.rounds_max && known.requester == Requester::Runs => {
@@ -162,7 +169,7 @@ fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
 }
 
 fn announce(first: &RunId, latest: &RunId, send: &Send, known: &Known<'_>) -> Option<FollowUp> {
-    let target = known.target.filter(|_| known.target_runs)?;
+    let target = known.target.filter(|_| known.target_runs && !known.is_tree_full)?;
     Some(FollowUp::Run {
         session: target.clone(),
         from: send.requester.clone(),
@@ -216,7 +223,9 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
     if let Some(error) = &run.error {
         notes.push(error.clone());
     }
-    let (result, cut) = cut(result, REPORT_BYTES_MAX);
+    // Before it is cut: half a secret is not known for one.
+    let (result, _) = redact(result);
+    let (result, cut) = cut(&result, REPORT_BYTES_MAX);
     if cut > 0 {
         notes.push(format!("{cut} bytes of the result were cut; sessions_history has the end of it"));
     }
@@ -312,7 +321,8 @@ pub fn briefing(of: &Briefing<'_>) -> String {
         ),
         Briefing::Task { requester, label } => {
             let by = requester.map_or_else(|| "the owner".to_owned(), |key| format!("the session {key}"));
-            let named = label.map_or_else(String::new, |label| format!(" ({label})"));
+            // Quoted: whatever another agent wrote there stays one label in one line.
+            let named = label.map_or_else(String::new, |label| format!(" ({label:?})"));
             format!(
                 "You are a sub-agent: {by} gave you the task in the first message{named}. Work on it alone and to \
                  its end; your last message is the result that is reported back, so make it complete. If nothing \

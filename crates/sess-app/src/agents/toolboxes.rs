@@ -68,12 +68,10 @@ impl Toolbox for AppTools {
         let call =
             ToolCall { name: name.to_owned(), arguments: Value::Object(arguments), idempotency_key: None };
         let _waiting = (name == WAITS).then(|| Waiting::new(&self.waiting));
-        let answer = tokio::select! {
-            answer = self.app.call_tool(&self.caller, call) => answer,
-            // Whatever was sent goes on; only nobody waits for it here.
-            () = cancel.cancelled(), if name == WAITS => return ToolOutput::error("the turn was stopped"),
-        };
-        match answer {
+        // When the turn is stopped nobody waits any longer. That has to be recorded: what was sent goes
+        // on, and its reply is to find this session.
+        let caller = Caller { gone: cancel.clone(), ..self.caller.clone() };
+        match self.app.call_tool(&caller, call).await {
             Some(answer) if answer.is_error => ToolOutput::error(answer.text),
             Some(answer) => ToolOutput::ok(answer.text),
             None => ToolOutput::error(format!("unknown tool \"{name}\"")),

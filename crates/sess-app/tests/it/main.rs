@@ -16,6 +16,7 @@ mod reading;
 mod references;
 mod scrub;
 mod search;
+mod secrets_out;
 
 mod events;
 mod identity;
@@ -25,6 +26,8 @@ mod agents;
 mod sessions_stage;
 
 mod exchange;
+mod forged;
+mod node_ends;
 mod session_reach;
 mod sessions_history;
 mod sessions_list;
@@ -32,3 +35,4 @@ mod sessions_send;
 mod simulation;
 mod spawning;
 mod stage;
+mod storms;

@@ -86,6 +86,7 @@ fn check_send(errand: Errand, state: RunState, result: Option<&str>, requester: 
         requester,
         report: None,
         cleanup: Cleanup::Keep,
+        is_tree_full: false,
     };
     assert_eq!(told(&follow_up(&run, &known)), follows);
 }
@@ -163,6 +164,7 @@ fn a_task_is_reported_to_whoever_spawned_it_and_a_child_goes_only_after_that() {
             requester,
             report: Some("Status: ok".to_owned()),
             cleanup,
+            is_tree_full: false,
         };
         assert_eq!(told(&follow_up(&run, &known)), follows);
     };
@@ -194,6 +196,7 @@ fn a_round_that_ends_the_rounds_is_followed_by_the_announce_of_the_latest_words(
             requester: Requester::Runs,
             report: None,
             cleanup: Cleanup::Keep,
+            is_tree_full: false,
         };
         assert_eq!(told(&follow_up(&run(3, errand, state, Some(result)), &known)), [follows]);
     };
@@ -326,6 +329,7 @@ fn play(rounds_max: u8, requester: Requester, ends: &[(RunState, String)]) -> (V
             requester,
             report: None,
             cleanup: Cleanup::Keep,
+            is_tree_full: false,
         };
         let follows = follow_up(&ended, &known);
         // Another node with the same facts comes to the same end.

@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use console::{Style, Term};
 use serde_json::json;
-use sess_app::{ListRuns, RunRow};
-use sess_core::{Timestamp, run::RunState};
+use sess_app::{ListRuns, Redaction, RunRow};
+use sess_core::{Timestamp, redact::redact, run::RunState};
 
 use super::{Context, send::short, wait};
 use crate::{
@@ -40,7 +40,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Runs) -> anyhow:
         output.say("no runs yet; `sess run`, `sess send` and `sess spawn` begin some");
         return Ok(());
     }
-    for line in lines(output, &rows) {
+    for line in lines(output, &rows, context.redaction) {
         output.line(&line)?;
     }
     Ok(())
@@ -56,7 +56,7 @@ async fn watch(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::Re
         loop {
             changes.mark_unchanged();
             let rows = context.app.runs(&context.caller, ask).await?;
-            let mut shown = lines(output, &rows);
+            let mut shown = lines(output, &rows, context.redaction);
             let foot = format!("{} · Ctrl-C leaves", summary(&rows));
             let height = usize::from(term.size().0).saturating_sub(2).max(2);
             if shown.len() > height {
@@ -102,7 +102,7 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
                     short(row.run_id.as_str()),
                     row.session_key.as_ref().map_or("(deleted)", |key| key.as_str()),
                     wait::told(row.state),
-                    about(&row)
+                    about(&row, context.redaction)
                 )))?;
             }
         }
@@ -114,7 +114,7 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
 }
 
 /// Returns the table, ready to be printed.
-pub fn lines(output: &Output, rows: &[RunRow]) -> Vec<String> {
+pub fn lines(output: &Output, rows: &[RunRow], redaction: Redaction) -> Vec<String> {
     let now = now();
     let cells: Vec<Vec<String>> = rows
         .iter()
@@ -131,7 +131,7 @@ pub fn lines(output: &Output, rows: &[RunRow]) -> Vec<String> {
                 time(row, now),
                 if tokens == 0 { String::new() } else { counted(tokens) },
                 cost.map(money).unwrap_or_default(),
-                about(row),
+                about(row, redaction),
             ]
         })
         .collect();
@@ -175,7 +175,7 @@ fn time(row: &RunRow, now: Timestamp) -> String {
 }
 
 /// Says what a run is for, and what went wrong with it.
-fn about(row: &RunRow) -> String {
+fn about(row: &RunRow, redaction: Redaction) -> String {
     let from = row.from.as_ref().map(|key| brief(key.as_str())).unwrap_or_default();
     let errand = match row.errand {
         "send" => format!("from {from}"),
@@ -188,7 +188,11 @@ fn about(row: &RunRow) -> String {
     };
     let parts = [Some(errand), row.error.clone()];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    parts.join(": ")
+    let about = parts.join(": ");
+    match redaction {
+        Redaction::Masked => redact(&about).0.into_owned(),
+        Redaction::None => about,
+    }
 }
 
 /// Returns a key with its ids as far as people copy them.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use console::{Style, measure_text_width};
-use sess_app::{Kind, ListRuns, ListSessions, agents::Agents};
+use sess_app::{Kind, ListRuns, ListSessions, Redaction, agents::Agents};
 
 use super::{
     chat::{Chat, Flow},
@@ -198,7 +198,7 @@ impl Chat {
         if rows.is_empty() {
             self.note("this session has no runs yet");
         } else {
-            self.print(Last::Talk, runs::lines(&Output::new(false), &rows));
+            self.print(Last::Talk, runs::lines(&Output::new(false), &rows, Redaction::Masked));
         }
         Ok(())
     }
