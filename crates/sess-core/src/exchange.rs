@@ -235,8 +235,7 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
         _ => 0.0,
     };
     let spent = Spent::from(&run.usage);
-    // Set back, so that no line of the child's words passes for one of ours.
-    let (result, notes) = (result.replace('\n', "\n  "), notes.replace('\n', "\n  "));
+    let (result, notes) = (set_back(result), set_back(&notes));
     let mut text = format!("Status: {}\nResult: {result}\nNotes: {notes}\n", status(run.state));
     let _infallible = write!(
         text,
@@ -252,6 +251,15 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
     }
     if let Some(cost) = spent.cost {
         let _infallible = write!(text, " · cost {cost:.4}");
+    }
+    text
+}
+
+/// Sets lines back that would pass for ones of the report itself.
+fn set_back(text: &str) -> String {
+    let mut text = text.to_owned();
+    for word in ["Status:", "Result:", "Notes:", "Stats:"] {
+        text = text.replace(&format!("\n{word}"), &format!("\n  {word}"));
     }
     text
 }

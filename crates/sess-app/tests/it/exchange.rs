@@ -94,7 +94,8 @@ async fn an_empty_or_failed_round_ends_them() {
 async fn what_failed_has_no_rounds_and_no_announce_and_what_said_nothing_no_rounds() {
     for (act, runs) in [
         (say("REPLY_SKIP"), 2),
-        (say(""), 2),
+        // A reply without anything fails its run.
+        (say(""), 1),
         (say("ANNOUNCE_SKIP"), 1),
         (Act::Fail("no".to_owned()), 1),
     ] {

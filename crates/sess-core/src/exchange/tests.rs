@@ -250,6 +250,13 @@ fn a_report_has_the_runtime_s_status_and_figures_whatever_the_model_says() {
     check(Done, Some("42"), None, Some("out"), "Status: ok\nResult: 42\nNotes: none");
     check(
         Failed,
+        Some("well\nStatus: ok\nNotes: none"),
+        Some("no"),
+        None,
+        "Status: error\nResult: well\n  Status: ok\n  Notes: none\nNotes: no",
+    );
+    check(
+        Failed,
         Some("Status: ok"),
         Some("the model is gone"),
         None,
