@@ -39,7 +39,7 @@ impl App {
     pub(crate) async fn settle_one(&self, store: &dyn Store, run: &RunId) {
         let settled = async {
             match store.run(run).await? {
-                Some(run) if run.state.has_ended() && run.errand != Errand::Message => {
+                Some(run) if run.state.has_ended() && has_follow_up(&run.errand) => {
                     self.settle_run(store, &run).await
                 }
                 _ => Ok(()),
@@ -50,8 +50,20 @@ impl App {
         }
     }
 
-    /// Commits what follows an ended run, unless another node was first.
+    /// Commits what follows an ended run, unless somebody was first. Who comes second in this process waits
+    /// for the first.
     async fn settle_run(&self, store: &dyn Store, run: &Run) -> Result<()> {
+        let settling = &self.inner.settling;
+        if settling.send_if_modified(|runs| runs.insert(run.id.clone())) {
+            let _settled = Settling { app: self, run: &run.id };
+            return self.settle_alone(store, run).await;
+        }
+        let mut settled = settling.subscribe();
+        settled.wait_for(|runs| !runs.contains(&run.id)).await.expect("the sender lives as long as the app");
+        Ok(())
+    }
+
+    async fn settle_alone(&self, store: &dyn Store, run: &Run) -> Result<()> {
         let Some(session) = store.session(&run.session).await? else {
             store.settle_run(&run.id, Vec::new(), self.now()).await?;
             return Ok(());
@@ -257,6 +269,30 @@ impl App {
         if let Err(error) = self.remove_plan_file(session).await {
             tracing::warn!(%error, %session, "the plan file of a deleted session stays");
         }
+    }
+}
+
+/// A run that is being settled in this process, until this is dropped.
+struct Settling<'a> {
+    app: &'a App,
+    run: &'a RunId,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.app.inner.settling.send_modify(|runs| _ = runs.remove(self.run));
+    }
+}
+
+/// Tells whether anything may follow a run on such an errand.
+fn has_follow_up(errand: &Errand) -> bool {
+    match errand {
+        Errand::Message | Errand::LateReply { .. } => false,
+        Errand::Send(_)
+        | Errand::Round(_)
+        | Errand::Announce(_)
+        | Errand::Spawn(_)
+        | Errand::Report { .. } => true,
     }
 }
 

@@ -181,6 +181,10 @@ impl Runs for Sqlite {
     }
 
     async fn cancel_run(&self, run: &RunId, at: Timestamp) -> Result<Run> {
+        let known = self.known(run)?;
+        if known.run.is_cancelled || known.run.state.has_ended() {
+            return Ok(known.run);
+        }
         let run = run.clone();
         self.writer
             .write(move |tx| {
@@ -233,18 +237,25 @@ impl Runs for Sqlite {
     }
 
     async fn settle_run(&self, run: &RunId, steps: Vec<Step>, at: Timestamp) -> Result<bool> {
+        let known = self.known(run)?;
+        if known.run.state.has_ended() && known.is_settled {
+            return Ok(false);
+        }
         let run = run.clone();
         self.writer.write(move |tx| follow_ups::settle(tx, &run, steps, at)).await
     }
 
     async fn stop_waiting(&self, run: &RunId) -> Result<Run> {
+        let known = self.known(run)?;
+        if !is_waited_for(&known.run) {
+            return Ok(known.run);
+        }
         let run = run.clone();
         self.writer
             .write(move |tx| {
                 let mut row = require(tx.connection(), &run)?;
-                if let Errand::Send(send) = &mut row.run.errand
-                    && send.is_awaited
-                    && !row.run.state.has_ended()
+                if is_waited_for(&row.run)
+                    && let Errand::Send(send) = &mut row.run.errand
                 {
                     send.is_awaited = false;
                     row.errand = errand_text(&row.run.errand);
@@ -282,6 +293,19 @@ impl Runs for Sqlite {
         })?;
         Ok(row.and_then(|row| row.lease).map(|lease| lease.until))
     }
+}
+
+impl Sqlite {
+    /// Returns a run as a reader sees it.
+    fn known(&self, run: &RunId) -> Result<Stored> {
+        let found = self.readers.query(|reader| by_id(reader, run))?;
+        whole(found.ok_or_else(|| Error::NoRun(run.clone()))?, run)
+    }
+}
+
+/// Tells whether a sender waits for the reply, which is yet to come.
+fn is_waited_for(run: &Run) -> bool {
+    matches!(&run.errand, Errand::Send(send) if send.is_awaited) && !run.state.has_ended()
 }
 
 /// Queues a run, unless the same request did before.

@@ -216,11 +216,15 @@ impl Writing {
             Ok(connection) => connection,
             Err(error) => return settle_all(group, &error),
         };
+        let before = connection.total_changes();
         match run_group(&self.path, &connection, &mut group) {
             Ok(outcomes) => {
-                self.committed.send_modify(|count| *count += 1);
-                // A full queue means that index and mirror are about to look anyway.
-                let _already_poked = self.derived.try_send(());
+                // What changed nothing is nobody's news.
+                if connection.total_changes() != before {
+                    self.committed.send_modify(|count| *count += 1);
+                    // A full queue means that index and mirror are about to look anyway.
+                    let _already_poked = self.derived.try_send(());
+                }
                 for (job, outcome) in group.into_iter().zip(outcomes) {
                     job.settle(outcome);
                 }

@@ -1,5 +1,7 @@
 //! Messages between sessions: limits, inboxes, what follows a run, seats and posts.
 
+use std::time::Duration;
+
 use sess_core::{
     RunId,
     message::Provenance,
@@ -223,6 +225,27 @@ fn whoever_stops_waiting_gets_the_outcome_or_is_found_by_it_later() {
         assert_eq!((open.state, is_awaited(&open)), (RunState::Queued, false));
         assert!(!is_awaited(&execute(&*store, "a", "late").await), "it stays recorded");
         assert_eq!(store.stop_waiting(&run_id(9)).await, Err(Error::NoRun(run_id(9))));
+    });
+}
+
+#[test]
+fn what_finds_nothing_to_do_wakes_nobody() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        store.queue_run(NewRun { errand: send("b"), ..ask(1, "a") }).await.expect("queued");
+        execute(&*store, "a", "reply").await;
+        store.settle_run(&run_id(1), vec![], at(7_000)).await.expect("settled");
+        let mut changes = store.changes();
+        // Other processes' commits are looked for now and then, and the first look is told.
+        while tokio::time::timeout(Duration::from_millis(150), changes.changed()).await.is_ok() {}
+        assert_eq!(store.settle_run(&run_id(1), vec![], at(8_000)).await, Ok(false));
+        store.stop_waiting(&run_id(1)).await.expect("an answer");
+        store.cancel_run(&run_id(1), at(8_000)).await.expect("an answer");
+        store.stand_up(&id("a"), "nobody").await.expect("nobody sat there");
+        assert!(!changes.has_changed().expect("open"));
+        store.queue_run(ask(2, "a")).await.expect("queued");
+        assert!(changes.has_changed().expect("open"));
     });
 }
 
