@@ -10,11 +10,11 @@ use sess_core::{
     RunId,
     run::{Outcome, Run, RunState},
 };
-use sess_store::{Lease, Store};
+use sess_store::{Ending, Lease, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agents, Nobody, Person, host::RunHost};
+use super::{Agents, Nobody, Person, host::RunHost, seats::TakenSeat};
 use crate::{Error, Result};
 
 /// How often a run that goes on looks at most whether somebody asked it to stop.
@@ -23,35 +23,45 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const GIVEN_UP: &str = "its node was stopped before it ended";
 
 /// Who looks on while a run is executed, and when it is given up.
-pub(super) struct Attendance {
+pub(super) struct Attendance<'a> {
     pub(super) person: Arc<dyn Person>,
     /// The node gives up what it executes.
     pub(super) halt: CancellationToken,
     /// How many of the node's runs wait for other runs.
     pub(super) waiting: Arc<AtomicUsize>,
+    /// The seat that is given up with the end of a run.
+    pub(super) leaving: Option<Leaving<'a>>,
 }
 
-impl Attendance {
+/// A seat that was taken for one run.
+#[derive(Clone, Copy)]
+pub(super) struct Leaving<'a> {
+    pub(super) seat: &'a TakenSeat,
+    pub(super) after: &'a RunId,
+}
+
+impl<'a> Attendance<'a> {
     /// For a run that somebody here has asked for.
-    pub(super) fn in_person(agents: &Agents) -> Self {
-        Self { person: Arc::clone(agents.person()), halt: CancellationToken::new(), waiting: Arc::default() }
+    pub(super) fn in_person(agents: &Agents, leaving: Option<Leaving<'a>>) -> Self {
+        let person = Arc::clone(agents.person());
+        Self { person, halt: CancellationToken::new(), waiting: Arc::default(), leaving }
     }
 
     /// For a run that nobody looks at.
     pub(super) fn in_background(halt: CancellationToken, waiting: Arc<AtomicUsize>) -> Self {
-        Self { person: Arc::new(Nobody), halt, waiting }
+        Self { person: Arc::new(Nobody), halt, waiting, leaving: None }
     }
 }
 
 impl Agents {
-    /// Executes a run under its lease, and stores its outcome.
+    /// Executes a run under its lease, and stores its outcome with what follows it.
     pub(super) async fn execute(
         &self,
         store: &dyn Store,
         run: Run,
         lease: Lease,
         stop: &CancellationToken,
-        attendance: &Attendance,
+        attendance: &Attendance<'_>,
     ) -> Result<()> {
         let app = self.app();
         let session = store.session(&run.session).await?;
@@ -84,7 +94,7 @@ impl Agents {
                     state: RunState::Failed,
                     result: None,
                     error: Some(error.to_string()),
-                    usage: run.usage,
+                    usage: run.usage.clone(),
                 };
                 (outcome, Vec::new())
             }
@@ -99,13 +109,22 @@ impl Agents {
             (outcome.state, outcome.error) = (RunState::Aborted, Some(GIVEN_UP.to_owned()));
         }
         let messages = messages.into_iter().map(|body| app.new_message(&run.id, body)).collect();
-        match store.end_run(&run.id, &lease, messages, outcome, app.now()).await {
+        let leaving = attendance.leaving.as_ref().filter(|leaving| *leaving.after == run.id);
+        let stands_up = leaving.is_some_and(|leaving| leaving.seat.is_last());
+        let ending = Ending { messages, outcome, at: app.now(), follow_up: None, stands_up };
+        match app.end(store, &run, &lease, ending).await {
             // Another node has settled the run: what came too late is left out.
-            Err(sess_store::Error::Conflict(reason)) => {
+            Err(Error::Store(sess_store::Error::Conflict(reason))) => {
                 tracing::warn!(run = %run.id, reason, "the run was settled by another node");
                 Ok(())
             }
-            ended => Ok(ended?),
+            Ok(()) => {
+                if let Some(leaving) = leaving.filter(|_| stands_up) {
+                    leaving.seat.was_given_up();
+                }
+                Ok(())
+            }
+            failed => failed,
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use sess_core::{
     AgentId, RunId, SessionId, SessionKey, Timestamp,
     message::Usage,
-    run::{BootTime, Errand, Outcome, Run, RunState},
+    run::{BootTime, Errand, Run, RunState},
     session::Spent,
 };
 
@@ -24,8 +24,8 @@ use super::{
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, Cap, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed, Runs,
-    Step,
+    Appended, Cap, Ending, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed,
+    Runs, Seat, Step,
 };
 
 /// Why a run that nobody answers for has ended.
@@ -38,6 +38,21 @@ const ATTEMPTS_MAX: u32 = 3;
 impl Runs for Sqlite {
     async fn queue_run(&self, run: NewRun) -> Result<Run> {
         self.writer.write(move |tx| queue(tx, run)).await
+    }
+
+    async fn queue_run_seated(&self, run: NewRun, seat: Seat) -> Result<Run> {
+        let now = crate::boot_time()?;
+        self.writer
+            .write(move |tx| {
+                let run = queue(tx, run)?;
+                if let Some(n) = messages::number_of(tx.connection(), &run.session)?
+                    && !seats::is_taken(tx.connection(), n, &seat.node, &now)?
+                {
+                    seats::take(tx, n, &seat)?;
+                }
+                Ok(run)
+            })
+            .await
     }
 
     async fn lease_run(
@@ -138,14 +153,8 @@ impl Runs for Sqlite {
             .await
     }
 
-    async fn end_run(
-        &self,
-        run: &RunId,
-        lease: &Lease,
-        messages: Vec<NewMessage>,
-        outcome: Outcome,
-        at: Timestamp,
-    ) -> Result<()> {
+    async fn end_run_with(&self, run: &RunId, lease: &Lease, ending: Ending) -> Result<bool> {
+        let Ending { messages, outcome, at, follow_up, stands_up } = ending;
         if !outcome.state.has_ended() {
             return Err(Error::Conflict(format!("run {run} cannot end as {}", outcome.state)));
         }
@@ -160,8 +169,17 @@ impl Runs for Sqlite {
                 row.run.result = outcome.result;
                 row.run.error = outcome.error;
                 row.run.usage = outcome.usage;
-                end(tx, row, outcome.state, at)?;
-                Ok(())
+                let session = row.session;
+                let ended = end(tx, row, outcome.state, at)?;
+                if stands_up {
+                    seats::leave(tx, session, &lease.node)?;
+                }
+                match follow_up {
+                    Some((errand, steps)) if errand == ended.errand => {
+                        follow_ups::settle_or_leave(tx, &run, steps, at)
+                    }
+                    _ => Ok(false),
+                }
             })
             .await
     }

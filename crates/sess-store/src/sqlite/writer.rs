@@ -67,6 +67,14 @@ impl JobError {
     pub(super) fn is_gone_or_busy(&self) -> bool {
         matches!(self, Self::Refused(Error::NoSession(_) | Error::Conflict(_)))
     }
+
+    /// Tells whether the request is at fault, and not the disk or the store.
+    pub(super) fn is_of_the_request(&self) -> bool {
+        match self {
+            Self::Refused(_) => true,
+            Self::Sqlite(error) => is_of_the_request(error),
+        }
+    }
 }
 
 impl From<rusqlite::Error> for JobError {
