@@ -12,6 +12,7 @@ mod plan_sweep;
 mod plans;
 
 mod listing;
+mod quiet;
 mod reading;
 mod references;
 mod scrub;
