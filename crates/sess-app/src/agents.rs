@@ -42,7 +42,7 @@ use sess_store::{Lease, NewMessage, NewRun, Seat, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{App, Caller, Error, Kind, Result};
+use crate::{App, Caller, Error, Kind, Result, requests::request_key};
 
 use executing::{Attendance, Leaving};
 use seats::{Attended, TakenSeat};
@@ -288,7 +288,8 @@ impl Agents {
         }
         let mut messages: Vec<NewMessage> = Vec::new();
         let mut add = |body: Body| messages.push(NewMessage { id: MessageId::new(at, app.random()), body });
-        let fingerprint = format!("run {} {} {}", request.session.id, request.agent, request.text);
+        let parts = ["run", request.session.id.as_str(), request.agent.as_str(), &request.text];
+        let key = request_key(request.idempotency_key.as_deref(), &parts)?;
         let mut session = request.session;
         if session.title.is_empty() {
             session.title = title(&request.text);
@@ -314,7 +315,7 @@ impl Agents {
             agent: request.agent,
             at,
             messages,
-            key: request.idempotency_key.map(|key| sess_store::RequestKey { key, fingerprint }),
+            key,
             errand: Errand::Message,
             lineage: parent.map_or_else(|| Lineage::first(&id), Lineage::below),
             caps: Vec::new(),

@@ -164,6 +164,11 @@ impl App {
             target: target.as_ref().map(|target| &target.key),
             target_runs: target.as_ref().is_some_and(|target| target.facts.runner == Runner::Here),
             requester,
+            is_awaited: match &run.errand {
+                // Who died while it waited waits no longer.
+                Errand::Send(send) => send.awaited_by.is_some_and(sess_store::is_alive),
+                _ => false,
+            },
             report,
             cleanup,
             is_tree_full: self.is_tree_full(store, run).await?,

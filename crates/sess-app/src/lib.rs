@@ -14,6 +14,7 @@ mod history;
 mod imports;
 mod plans;
 mod reach;
+mod requests;
 mod rows;
 mod runs;
 mod scrub;

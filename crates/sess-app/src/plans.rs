@@ -21,16 +21,13 @@ use sess_store::{
     Store,
 };
 
-use crate::{App, Caller, Error, Kind, Result, transfer::fnv1a};
+use crate::{App, Caller, Error, Kind, Result, requests::check_key, transfer::fnv1a};
 
 /// Who a change that another program made to a plan file is attributed to.
 const EXTERNAL: &str = "external";
 
 /// How often a decision is made again because the plan changed meanwhile.
 const TRIES_MAX: usize = 20;
-
-/// The most bytes of a caller's own name for a request.
-pub(crate) const KEY_SIZE_BYTES_MAX: usize = 200;
 
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;
@@ -97,11 +94,7 @@ impl App {
     /// Creates or replaces the plan of the caller's session.
     pub async fn write_plan(&self, caller: &Caller, write: WritePlan) -> Result<PlanAnswer> {
         plan::check_content(&write.content)?;
-        if write.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_SIZE_BYTES_MAX)
-        {
-            let text = format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes");
-            return Err(Error::Invalid(text));
-        }
+        write.idempotency_key.as_deref().map(check_key).transpose()?;
         let session = self.named_session(caller).await?;
         self.begin_sweep()?;
         let store = self.store()?;

@@ -128,6 +128,16 @@ impl App {
             .map_err(|refusal| Error::Denied(refusal.to_string()))
     }
 
+    /// Tells whether a session that exists is in reach.
+    pub(crate) async fn is_in_reach(&self, outlook: &Outlook, session: &Session, verb: Verb) -> Result<bool> {
+        let newest = self.newest(&session.key).await?;
+        match self.judge(outlook, &session.key, newest.as_ref(), verb).await {
+            Ok(()) => Ok(true),
+            Err(Error::Denied(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn newest(&self, key: &SessionKey) -> Result<Option<Session>> {
         if !self.has_store() {
             return Ok(None);
@@ -147,11 +157,8 @@ impl App {
         }
         let mut matches = Vec::new();
         for session in self.store()?.sessions_by_prefix(prefix, PREFIX_MATCHES_MAX).await? {
-            let newest = self.newest(&session.key).await?;
-            match self.judge(outlook, &session.key, newest.as_ref(), verb).await {
-                Ok(()) => matches.push(session),
-                Err(Error::Denied(_)) => {}
-                Err(error) => return Err(error),
+            if self.is_in_reach(outlook, &session, verb).await? {
+                matches.push(session);
             }
         }
         if matches.len() > 1 {

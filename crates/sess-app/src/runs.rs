@@ -7,12 +7,13 @@ use sess_core::{
     RunId, SessionId, SessionKey, Timestamp,
     policy::{Standing, Verb},
     run::{Delivery, Errand, Run, RunState},
-    session::{Session, Spent},
+    session::Spent,
 };
 
 use crate::{
     App, Caller, Error, Redaction, Result,
     context::{allowed, masked},
+    reach::Outlook,
 };
 
 /// How many runs are listed when nobody says, and at most.
@@ -20,8 +21,8 @@ pub const RUNS_LEN: usize = 20;
 pub const RUNS_LEN_MAX: usize = 1_000;
 /// How many runs of one tree are shown.
 const TREE_LEN_MAX: usize = 1_000;
-/// How many runs are looked through for the one that a prefix names.
-const PREFIX_LOOKED_AT: usize = 10_000;
+/// How many runs are looked at to tell whether a prefix is unique.
+const PREFIX_MATCHES_MAX: usize = 1_000;
 /// The fewest characters of a run's id that name it.
 const PREFIX_LEN_MIN: usize = 8;
 
@@ -34,6 +35,7 @@ pub struct ListRuns {
     pub limit: Option<usize>,
     /// With everything that those runs led to, each below the run that asked for it.
     pub as_tree: bool,
+    pub redaction: Redaction,
 }
 
 /// One run. What is not known is absent.
@@ -45,7 +47,7 @@ pub struct RunRow {
     pub session_key: Option<SessionKey>,
     pub agent: String,
     pub state: RunState,
-    /// What it is for: `message`, `send`, `round`, `announce`, `late_reply`, `spawn` or `report`.
+    /// What it is for, as [`Errand::as_str`] says it.
     pub errand: &'static str,
     /// What whoever spawned it calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,14 +99,12 @@ impl App {
             return Ok(Vec::new());
         }
         let store = self.store()?;
-        let mut known = Known::default();
+        let mut sight = self.sight(caller, ask.redaction).await?;
         let mut rows = Vec::new();
         let newest = store.runs(only.as_ref(), limit).await?;
         if !ask.as_tree {
             for run in newest {
-                if let Some(row) = self.row(caller, &run, &mut known).await? {
-                    rows.push(row);
-                }
+                rows.extend(self.row(&mut sight, &run).await?);
             }
             return Ok(rows);
         }
@@ -119,7 +119,7 @@ impl App {
                 tree.push(run);
             }
             for (run, depth, spent) in in_order(&tree) {
-                let Some(row) = self.row(caller, run, &mut known).await? else { continue };
+                let Some(row) = self.row(&mut sight, run).await? else { continue };
                 rows.push(RunRow { depth, total_tokens: Some(spent.tokens), total_cost: spent.cost, ..row });
             }
         }
@@ -127,48 +127,47 @@ impl App {
     }
 
     /// Returns the run that a text names to this caller: its id, or a unique beginning of it.
-    pub async fn find_run(&self, caller: &Caller, text: &str) -> Result<Run> {
+    pub async fn find_run(&self, caller: &Caller, text: &str, redaction: Redaction) -> Result<Run> {
         let given = text.trim().to_ascii_lowercase();
-        let not_found = || Error::NotFound(format!("run not found: {}", text.trim()));
+        let id = given.parse::<RunId>();
         let is_prefix = given.len() >= PREFIX_LEN_MIN
             && given.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-        let mut known = Known::default();
-        if let Ok(id) = given.parse::<RunId>() {
-            let found = if self.has_store() { self.store()?.run(&id).await? } else { None };
-            let run = found.ok_or_else(not_found)?;
-            return match self.reachable(caller, &run.session, &mut known).await {
-                Ok(_) => Ok(run),
-                Err(error) => Err(error),
-            };
-        }
-        if !is_prefix {
+        if id.is_err() && !is_prefix {
             return Err(Error::Invalid(format!(
                 "\"{}\" is no run: expected a run's id, or its first {PREFIX_LEN_MIN} or more characters",
                 text.trim()
             )));
         }
         if !self.has_store() {
-            return Err(not_found());
+            return Err(no_run(text.trim()));
         }
-        let mut found: Vec<Run> = Vec::new();
-        for run in self.store()?.runs(None, PREFIX_LOOKED_AT).await? {
-            if run.id.as_str().starts_with(&given)
-                && self.reachable(caller, &run.session, &mut known).await.is_ok()
-            {
-                found.push(run);
+        let store = self.store()?;
+        let named = match id {
+            Ok(id) => store.run(&id).await?.into_iter().collect(),
+            Err(_) => store.runs_by_prefix(&given, PREFIX_MATCHES_MAX).await?,
+        };
+        let mut sight = self.sight(caller, redaction).await?;
+        let mut seen = Vec::new();
+        for run in named {
+            // What is out of sight is answered for as what does not exist.
+            if self.look_at(&mut sight, &run).await?.is_seen {
+                seen.push(shown(run, sight.redaction));
             }
         }
-        match found.len() {
-            0 => Err(not_found()),
-            1 => Ok(found.remove(0)),
-            n => Err(Error::Invalid(format!("\"{given}\" is the beginning of {n} runs: give more of it"))),
+        match (seen.pop(), seen.len()) {
+            (None, _) => Err(no_run(text.trim())),
+            (Some(run), 0) => Ok(run),
+            (_, more) => {
+                let text = format!("\"{given}\" is the beginning of {} runs: give more of it", more + 1);
+                Err(Error::Invalid(text))
+            }
         }
     }
 
     /// Returns a run as a row.
-    pub async fn run_row(&self, caller: &Caller, run: &Run) -> Result<RunRow> {
-        let row = self.row(caller, run, &mut Known::default()).await?;
-        row.ok_or_else(|| Error::NotFound(format!("run not found: {}", run.id)))
+    pub async fn run_row(&self, caller: &Caller, run: &Run, redaction: Redaction) -> Result<RunRow> {
+        let mut sight = self.sight(caller, redaction).await?;
+        self.row(&mut sight, run).await?.ok_or_else(|| no_run(run.id.as_str()))
     }
 
     /// Returns what a run led to, itself included, oldest first.
@@ -176,40 +175,28 @@ impl App {
         Ok(self.store()?.runs_below(root, TREE_LEN_MAX).await?)
     }
 
-    /// Returns a row, unless its session is out of reach: what may not be seen is left out in silence.
-    async fn row(&self, caller: &Caller, run: &Run, known: &mut Known) -> Result<Option<RunRow>> {
-        let session = match self.reachable(caller, &run.session, known).await {
-            Ok(session) => session,
-            Err(Error::Denied(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+    /// Returns a row, unless it is out of sight: what may not be seen is left out in silence.
+    async fn row(&self, sight: &mut Sight, run: &Run) -> Result<Option<RunRow>> {
+        let Look { is_seen: true, key } = self.look_at(sight, run).await? else { return Ok(None) };
+        let run = shown(run.clone(), sight.redaction);
         let spent = Spent::from(&run.usage);
-        let (errand, from) = match &run.errand {
-            Errand::Message => ("message", None),
-            Errand::Send(send) => ("send", Some(send.requester.clone())),
-            Errand::Round(round) => ("round", Some(round.from.clone())),
-            Errand::Announce(_) => ("announce", None),
-            Errand::LateReply { .. } => ("late_reply", None),
-            Errand::Spawn(spawn) => ("spawn", spawn.requester.clone()),
-            Errand::Report { child, .. } => ("report", Some(child.clone())),
+        let (from, label) = match &run.errand {
+            Errand::Message | Errand::Announce(_) | Errand::LateReply { .. } => (None, None),
+            Errand::Send(send) => (Some(send.requester.clone()), None),
+            Errand::Round(round) => (Some(round.from.clone()), None),
+            Errand::Spawn(spawn) => (spawn.requester.clone(), spawn.label.clone()),
+            Errand::Report { child, .. } => (Some(child.clone()), None),
         };
-        let label = match &run.errand {
-            Errand::Spawn(spawn) => spawn.label.as_ref(),
-            _ => None,
-        };
-        // Only the owner may see more.
-        let redaction = allowed(caller, Redaction::None);
-        let shown = |text: Option<&String>| text.map(|text| masked(text, redaction).0);
         Ok(Some(RunRow {
-            run_id: run.id.clone(),
-            session_id: run.session.clone(),
-            session_key: session.map(|session| session.key),
             agent: run.agent.to_string(),
-            state: run.state,
-            errand,
-            label: shown(label),
-            from,
+            errand: run.errand.as_str(),
             delivery: run.delivery(),
+            run_id: run.id,
+            session_id: run.session,
+            session_key: key,
+            state: run.state,
+            label,
+            from,
             queued_at: run.queued_at,
             started_at: run.started_at,
             ended_at: run.ended_at,
@@ -218,40 +205,87 @@ impl App {
             cost: spent.cost,
             total_tokens: None,
             total_cost: None,
-            result: shown(run.result.as_ref()),
-            error: shown(run.error.as_ref()),
-            root: run.lineage.root.clone(),
-            parent: run.lineage.parent.clone(),
+            result: run.result,
+            error: run.error,
+            root: run.lineage.root,
+            parent: run.lineage.parent,
             depth: 0,
         }))
     }
 
-    /// Returns the session of a run, if the caller reaches it; `None` when it was deleted.
-    async fn reachable(
-        &self,
-        caller: &Caller,
-        session: &SessionId,
-        known: &mut Known,
-    ) -> Result<Option<Session>> {
-        if let Some(reached) = known.0.get(session) {
-            return reached.clone();
-        }
-        let reached = match self.store()?.session(session).await? {
-            Some(session) => {
-                let reached = self.reach(caller, session.key.as_str(), Verb::Status).await;
-                reached.map(|_| Some(session))
-            }
-            None if caller.standing == Standing::Owner => Ok(None),
-            None => Err(Error::Denied("its session was deleted".to_owned())),
+    /// Returns what this caller sees of runs; its session is stored then.
+    async fn sight(&self, caller: &Caller, redaction: Redaction) -> Result<Sight> {
+        let outlook = match caller.standing {
+            Standing::Owner => None,
+            Standing::Agent => Some(self.outlook(caller).await?),
         };
-        known.0.insert(session.clone(), reached.clone());
-        reached
+        Ok(Sight { outlook, redaction: allowed(caller, redaction), known: HashMap::new() })
+    }
+
+    /// Tells whether a run is in sight: its session is in reach, or the caller asked for it. What came
+    /// of it stays readable for whoever asked, also when its session is gone.
+    async fn look_at(&self, sight: &mut Sight, run: &Run) -> Result<Look> {
+        let asked_for = match (&run.errand, sight.outlook.as_ref().and_then(|outlook| outlook.own.as_ref())) {
+            (Errand::Send(send), Some(own)) => send.requester == own.key,
+            (Errand::Spawn(spawn), Some(own)) => spawn.requester.as_ref() == Some(&own.key),
+            _ => false,
+        };
+        if !sight.known.contains_key(&run.session) {
+            let session = match self.store()?.session(&run.session).await {
+                // Whose it is cannot be told.
+                Err(sess_store::Error::Damaged(_)) => None,
+                found => found?,
+            };
+            let is_seen = match (&sight.outlook, &session) {
+                (None, _) => true,
+                (Some(outlook), Some(session)) => self.is_in_reach(outlook, session, Verb::Status).await?,
+                (Some(_), None) => false,
+            };
+            let look = Look { is_seen, key: session.map(|session| session.key) };
+            sight.known.insert(run.session.clone(), look);
+        }
+        let known = &sight.known[&run.session];
+        Ok(Look { is_seen: known.is_seen || asked_for, key: known.key.clone() })
     }
 }
 
-/// Sessions that were asked about before, in one call.
-#[derive(Default)]
-struct Known(HashMap<SessionId, Result<Option<Session>>>);
+/// What a caller sees of runs, for the length of one call.
+struct Sight {
+    /// `None` is the owner's, who sees all.
+    outlook: Option<Outlook>,
+    redaction: Redaction,
+    /// Sessions that were asked about before.
+    known: HashMap<SessionId, Look>,
+}
+
+struct Look {
+    is_seen: bool,
+    /// The key of the session; `None` when that was deleted.
+    key: Option<SessionKey>,
+}
+
+/// Returns a run as it may be shown.
+pub(crate) fn shown(mut run: Run, redaction: Redaction) -> Run {
+    let mask = |text: &mut String| *text = masked(text, redaction).0;
+    run.result.as_mut().map(mask);
+    run.error.as_mut().map(mask);
+    match &mut run.errand {
+        Errand::Send(send) => mask(&mut send.request),
+        Errand::Spawn(spawn) => {
+            spawn.label.as_mut().map(mask);
+        }
+        Errand::Message
+        | Errand::Round(_)
+        | Errand::Announce(_)
+        | Errand::LateReply { .. }
+        | Errand::Report { .. } => {}
+    }
+    run
+}
+
+pub(crate) fn no_run(run: &str) -> Error {
+    Error::NotFound(format!("run \"{run}\" not found"))
+}
 
 /// Returns the runs of one tree, each behind the run that asked for it, with its depth and what it and all
 /// below it took.

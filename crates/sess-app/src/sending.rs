@@ -8,17 +8,21 @@ use sess_core::{
     MessageId, RunId,
     exchange::words,
     message::{Body, Provenance, Role},
-    policy::{Standing, Verb},
+    policy::Verb,
     rules::MESSAGE_BYTES_MAX,
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
-use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey, SessionPatch, Store};
+use sess_store::{Cap, Full, NewMessage, NewRun, Process, SessionPatch, Store};
 use tokio::time::Instant;
 
 use crate::{
-    App, Caller, Error, Redaction, Result, context::masked, plans::KEY_SIZE_BYTES_MAX, reach::Outlook,
-    sessions::may_manage, transfer::fnv1a,
+    App, Caller, Error, Redaction, Result,
+    context::{allowed, masked},
+    reach::Outlook,
+    requests::request_key,
+    runs::{no_run, shown},
+    sessions::may_manage,
 };
 
 /// How many messages of an inbox are handed over when nobody says, and at most.
@@ -43,6 +47,8 @@ pub struct SendMessage {
     /// 0 waits for nothing; [`WAIT_SECONDS`], or less for an impatient host, when not given.
     pub timeout_seconds: Option<u64>,
     pub idempotency_key: Option<String>,
+    /// Of the reply.
+    pub redaction: Redaction,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -109,12 +115,17 @@ impl App {
         let outlook = self.outlook(caller).await?;
         let target = self.target(&outlook, &ask.to).await?;
         let session_key = outlook.configured.shown(&target.key);
-        let run = self.new_send(caller, &outlook, target, &ask, seconds > 0)?;
+        let awaited_by = if seconds > 0 { Some(sess_store::this_process()?) } else { None };
+        let run = self.new_send(caller, &outlook, target, &ask, awaited_by)?;
         let store = self.store()?;
+        let answer = |run: &Run, status, error| {
+            let run = shown(run.clone(), allowed(caller, ask.redaction));
+            answer(&run, session_key.clone(), status, error)
+        };
         let run = store.queue_run(run).await.map_err(refused)?;
         queued(&run);
         let run = match seconds {
-            0 => return Ok(answer(&run, session_key, Some("accepted"), None)),
+            0 => return Ok(answer(&run, Some("accepted"), None)),
             _ => {
                 let until = Instant::now() + Duration::from_secs(seconds);
                 self.watch(&*store, &run.id, Some(until), caller).await?
@@ -124,34 +135,40 @@ impl App {
         // find its way to the sender.
         let run = if run.state.has_ended() { run } else { store.stop_waiting(&run.id).await? };
         if run.state.has_ended() {
-            return Ok(answer(&run, session_key, None, None));
+            return Ok(answer(&run, None, None));
         }
         let why = match caller.gone.is_cancelled() {
             true => "nobody waits for the reply any longer".to_owned(),
             false => format!("no reply within {seconds} s"),
         };
         let late = format!("{why}; the run continues, read it with sessions_history");
-        Ok(answer(&run, session_key, Some("timeout"), Some(late)))
+        Ok(answer(&run, Some("timeout"), Some(late)))
     }
 
     /// Waits until a run has ended, at most `timeout`; returns it as it stands then.
     ///
-    /// Anybody who reaches its session may wait, and who sent the message.
-    pub async fn wait_for(&self, caller: &Caller, run: &RunId, timeout: Option<Duration>) -> Result<Run> {
-        self.run_in_reach(caller, run, Verb::History).await?;
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut run = self.watch(&*self.store()?, run, until, caller).await?;
-        if caller.standing == Standing::Agent {
-            run.result = run.result.map(|text| plain(&text));
-            run.error = run.error.map(|text| plain(&text));
+    /// Whoever sees the run may wait for it.
+    pub async fn wait_for(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        timeout: Option<Duration>,
+        redaction: Redaction,
+    ) -> Result<Run> {
+        let run = self.find_run(caller, run.as_str(), redaction).await?;
+        if run.state.has_ended() {
+            return Ok(run);
         }
-        Ok(run)
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let ended = self.watch(&*self.store()?, &run.id, until, caller).await?;
+        Ok(shown(ended, allowed(caller, redaction)))
     }
 
     /// Asks a run to stop.
-    pub async fn cancel(&self, caller: &Caller, run: &RunId) -> Result<Run> {
-        self.run_in_reach(caller, run, Verb::Send).await?;
-        Ok(self.store()?.cancel_run(run, self.now()).await?)
+    pub async fn cancel(&self, caller: &Caller, run: &RunId, redaction: Redaction) -> Result<Run> {
+        let run = self.find_run(caller, run.as_str(), redaction).await?;
+        let run = self.store()?.cancel_run(&run.id, self.now()).await?;
+        Ok(shown(run, allowed(caller, redaction)))
     }
 
     /// Returns what was sent to the calling session and is not answered yet.
@@ -278,7 +295,7 @@ impl App {
         outlook: &Outlook,
         target: NewSession,
         ask: &SendMessage,
-        is_awaited: bool,
+        awaited_by: Option<Process>,
     ) -> Result<NewRun> {
         let (at, rules) = (self.now(), &outlook.configured.rules);
         let id = RunId::new(self.random());
@@ -308,7 +325,7 @@ impl App {
                     channel,
                     request: ask.message.clone(),
                     rounds_max: rules.rounds_max,
-                    is_awaited,
+                    awaited_by,
                 };
                 (Errand::Send(send), own.key.as_str())
             }
@@ -318,9 +335,8 @@ impl App {
             }
         };
         body.run_id = Some(id.to_string());
-        let fingerprint =
-            format!("send {from} {} {:032x} {}", target.key, fnv1a(ask.message.bytes()), ask.message.len());
-        let key = request_key(ask.idempotency_key.clone(), fingerprint)?;
+        let parts = ["send", from, target.key.as_str(), &ask.message];
+        let key = request_key(ask.idempotency_key.as_deref(), &parts)?;
         let limits = &rules.limits;
         Ok(NewRun {
             agent: target.agent.clone(),
@@ -362,30 +378,6 @@ impl App {
             }
         }
     }
-
-    /// Returns a run whose session the caller reaches, or whose message it sent.
-    async fn run_in_reach(&self, caller: &Caller, id: &RunId, verb: Verb) -> Result<Run> {
-        let run = if self.has_store() { self.store()?.run(id).await? } else { None };
-        let run = run.ok_or_else(|| no_run(id.as_str()))?;
-        if caller.standing == Standing::Owner {
-            return Ok(run);
-        }
-        let outlook = self.outlook(caller).await?;
-        let is_sender = match (&run.errand, &outlook.own) {
-            (Errand::Send(send), Some(own)) => send.requester == own.key,
-            (Errand::Spawn(spawn), Some(own)) => spawn.requester.as_ref() == Some(&own.key),
-            _ => false,
-        };
-        if is_sender {
-            return Ok(run);
-        }
-        // What is out of reach is answered for as what does not exist.
-        match self.reach_from(&outlook, run.session.as_str(), verb).await {
-            Ok(_) => Ok(run),
-            Err(Error::Denied(_) | Error::NotFound(_)) => Err(no_run(id.as_str())),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 fn check_message(message: &str) -> Result<()> {
@@ -405,16 +397,6 @@ fn check_message(message: &str) -> Result<()> {
 fn patience(caller: &Caller) -> u64 {
     let client = caller.client.as_deref().unwrap_or_default().to_ascii_lowercase();
     if client.contains(IMPATIENT_CLIENT) { IMPATIENT_WAIT_SECONDS } else { WAIT_SECONDS }
-}
-
-fn request_key(key: Option<String>, fingerprint: String) -> Result<Option<RequestKey>> {
-    match key {
-        None => Ok(None),
-        Some(key) if key.is_empty() || key.len() > KEY_SIZE_BYTES_MAX => {
-            Err(Error::Invalid(format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes")))
-        }
-        Some(key) => Ok(Some(RequestKey { key, fingerprint })),
-    }
 }
 
 fn channel(own: &NewSession) -> sess_core::session::Channel {
@@ -437,7 +419,7 @@ fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: O
     let why = match run.state {
         RunState::Done => {
             // A word for the program is for nobody to read.
-            answer.reply = Some(plain(words(run).unwrap_or_default()));
+            answer.reply = Some(words(run).unwrap_or_default().to_owned());
             return answer;
         }
         RunState::Cancelled => "the run was cancelled",
@@ -445,7 +427,7 @@ fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: O
         RunState::Aborted => "the run was aborted: the process that executed it is gone",
         RunState::Failed | RunState::Queued | RunState::Running => "the run failed",
     };
-    let error = plain(run.error.as_deref().unwrap_or(why));
+    let error = run.error.as_deref().unwrap_or(why).to_owned();
     SendAnswer { status: "error", error: Some(error), delivery: None, ..answer }
 }
 
@@ -463,10 +445,6 @@ fn own_inbox(outlook: &Outlook) -> Result<&NewSession> {
     outlook.own.as_ref().ok_or_else(|| {
         Error::Invalid("an inbox belongs to a session, and nobody's session is calling".to_owned())
     })
-}
-
-fn no_run(run: &str) -> Error {
-    Error::NotFound(format!("run \"{run}\" not found"))
 }
 
 fn answered(run: &Run) -> Error {

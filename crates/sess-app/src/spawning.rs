@@ -15,9 +15,11 @@ use sess_core::{
     spawn::{self, Approved, Asked, AskedFile, Refusal, Spawner},
 };
 use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey};
-use sha2::{Digest as _, Sha256};
 
-use crate::{App, Caller, Configured, Error, Result};
+use crate::{
+    App, Caller, Configured, Error, Result,
+    requests::{request_key, sha256},
+};
 
 /// How many of a child's runs are looked through for one that has not ended.
 const RUNS_LOOKED_AT: usize = 100;
@@ -112,6 +114,7 @@ impl App {
         let configured = self.configured()?;
         let requester = self.spawner(caller).await?;
         let approved = self.approve(caller, &ask, &configured, requester.as_ref()).await?;
+        let key = request(&ask, requester.as_ref())?;
         let store = self.store()?;
         if let Some(requester) = &requester {
             // What became of the task has to find somebody.
@@ -155,10 +158,7 @@ impl App {
             agent: approved.agent.clone(),
             at: self.now(),
             messages: vec![NewMessage { id: MessageId::new(self.now(), self.random()), body: message }],
-            key: ask
-                .idempotency_key
-                .clone()
-                .map(|key| RequestKey { key, fingerprint: fingerprint(&ask, requester.as_ref()) }),
+            key,
             errand: Errand::Spawn(Spawn {
                 requester: requester.as_ref().map(|requester| requester.key.clone()),
                 label: approved.label.clone(),
@@ -351,18 +351,19 @@ fn answer(run: &Run, child: &NewSession, receipt: Option<Receipt>) -> SpawnAnswe
     }
 }
 
-/// Tells a retry from another request under the same key.
-fn fingerprint(ask: &SpawnTask, requester: Option<&NewSession>) -> String {
+/// Tells a retry from another request under the same key, of whoever asked.
+fn request(ask: &SpawnTask, requester: Option<&NewSession>) -> Result<Option<RequestKey>> {
+    let SpawnTask { task, label, agent_id, model, thinking, run_timeout_seconds, .. } = ask;
+    let SpawnTask { thread, mode, cleanup, sandbox, attachments, idempotency_key, .. } = ask;
     let from = requester.map_or("owner", |requester| requester.key.as_str());
-    let SpawnTask { task, label, agent_id, model, thinking, run_timeout_seconds, cleanup, .. } = ask;
-    let files: Vec<String> = ask
-        .attachments
-        .iter()
-        .map(|file| format!("{} {}", file.name, sha256(file.content.as_bytes())))
-        .collect();
-    format!(
-        "spawn {from} {task:?} {label:?} {agent_id:?} {model:?} {thinking:?} {run_timeout_seconds:?} {cleanup:?} {files:?}"
-    )
+    let settings = format!(
+        "{label:?} {agent_id:?} {model:?} {thinking:?} {run_timeout_seconds:?} {thread} {mode:?} {cleanup:?} {sandbox:?}"
+    );
+    let files = attachments.iter().flat_map(|file| {
+        [file.name.as_str(), file.content.as_str(), file.encoding.as_deref().unwrap_or_default()]
+    });
+    let parts: Vec<&str> = ["spawn", from, task, &settings].into_iter().chain(files).collect();
+    request_key(idempotency_key.as_deref(), &parts)
 }
 
 /// Returns the task with where its files are.
@@ -393,10 +394,6 @@ fn receipt(approved: &Approved, child: &NewSession) -> Option<Receipt> {
         rel_dir: attachments::relative_dir(child.id.as_str()),
         files,
     })
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn put_files(workspace: Option<&str>, child: &NewSession, approved: &Approved) -> Result<()> {

@@ -49,6 +49,8 @@ pub struct Known<'a> {
     pub target_runs: bool,
     /// Whether the requester's session is there, and who runs it.
     pub requester: Requester,
+    /// Whether somebody still waits for the reply to a message; if not, it has to find the sender.
+    pub is_awaited: bool,
     /// The report on a task that has ended.
     pub report: Option<String>,
     /// What becomes of the child that a report is about.
@@ -115,7 +117,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
     };
     let is_reachable = known.requester != Requester::Nobody;
     if run.state != RunState::Done {
-        if is_reachable && !send.is_awaited {
+        if is_reachable && !known.is_awaited {
             let reason = run.error.as_deref().unwrap_or_else(|| run.state.as_str());
             next.push(late(format!("Your message got no reply: {reason}")));
         }
@@ -133,7 +135,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             next.push(FollowUp::Run { session, from, text: reply.to_owned(), errand });
         }
         Some(reply) => {
-            if is_reachable && !send.is_awaited {
+            if is_reachable && !known.is_awaited {
                 next.push(late(reply.to_owned()));
             }
             next.extend(announce(&run.id, &run.id, send, known));

@@ -157,6 +157,21 @@ pub enum Errand {
     Report { child: SessionKey, of: RunId },
 }
 
+impl Errand {
+    /// Returns what it is called, also where it is stored.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Send(_) => "send",
+            Self::Round(_) => "round",
+            Self::Announce(_) => "announce",
+            Self::LateReply { .. } => "late_reply",
+            Self::Spawn(_) => "spawn",
+            Self::Report { .. } => "report",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Send {
@@ -165,8 +180,9 @@ pub struct Send {
     /// What was asked.
     pub request: String,
     pub rounds_max: u8,
-    /// Whether the sender was waiting when last seen; if not, a reply has to find it.
-    pub is_awaited: bool,
+    /// The process in which the sender waits; if there is none, a reply has to find it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited_by: Option<Process>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,6 +291,14 @@ pub struct Outcome {
     pub result: Option<String>,
     pub error: Option<String>,
     pub usage: Usage,
+}
+
+/// A process, told from a later one with the same number by when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: u32,
+    /// In the system's clock ticks since it booted.
+    pub started: u64,
 }
 
 /// Boot-time clock of one machine start: it neither jumps nor stands still in suspend.

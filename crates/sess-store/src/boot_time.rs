@@ -43,7 +43,10 @@ pub fn is_alive(process: Process) -> bool {
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_whitespace();
+    // One that has ended stays in the list until its parent looks.
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !is_over)
 }
 
 fn read(path: &str) -> Result<String> {
@@ -76,6 +79,16 @@ mod tests {
         assert!(is_alive(this));
         assert!(!is_alive(Process { started: this.started + 1, ..this }));
         assert!(!is_alive(Process { pid: u32::MAX, ..this }));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
+        let pid = child.id();
+        let process = Process { pid, started: started(pid).expect("it runs") };
+        assert!(is_alive(process));
+        child.kill().expect("killed");
+        // Nobody has looked at how it ended.
+        while is_alive(process) {
+            std::thread::yield_now();
+        }
+        child.wait().expect("ended");
     }
 
     #[test]

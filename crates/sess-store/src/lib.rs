@@ -35,6 +35,7 @@ use tokio::sync::watch;
 pub use boot_time::{boot_time, is_alive, this_process};
 pub use error::{Error, Full, Result};
 pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
+pub use sess_core::run::Process;
 pub use sqlite::{Health, Salvaged, health, salvage};
 
 /// Opens the store in `dir`, and makes it there when there is none.
@@ -227,6 +228,9 @@ pub trait Runs: Send + Sync {
 
     async fn run(&self, run: &RunId) -> Result<Option<Run>>;
 
+    /// Returns up to `limit` runs whose id starts with `prefix`.
+    async fn runs_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Run>>;
+
     /// Returns up to `limit` runs, newest first; of one session when it is given.
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>>;
 
@@ -417,14 +421,6 @@ pub struct Seat {
     pub node: String,
     pub until: BootTime,
     pub process: Process,
-}
-
-/// A process, told from a later one with the same number by when it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    pub pid: u32,
-    /// In the system's clock ticks since it booted.
-    pub started: u64,
 }
 
 /// A text for a channel.

@@ -72,7 +72,7 @@ fn caller(app: &App, session: &str) -> Caller {
 
 fn send(to: &str) -> SendMessage {
     let message = "hello".to_owned();
-    SendMessage { to: to.to_owned(), message, timeout_seconds: Some(0), idempotency_key: None }
+    SendMessage { to: to.to_owned(), message, timeout_seconds: Some(0), ..SendMessage::default() }
 }
 
 async fn commit(store: &dyn Store, session: &SessionId, count: usize) {
@@ -149,7 +149,8 @@ async fn throughput(figure: &str, sends: usize, targets: usize) {
         }
     }
     for run in &last {
-        let ended = agents.app().wait_for(&owner, run, None).await.expect("it ends");
+        let ended =
+            agents.app().wait_for(&owner, run, None, sess_app::Redaction::Masked).await.expect("it ends");
         assert_eq!(ended.state, RunState::Done, "{:?}", ended.error);
     }
     let ours = begun.elapsed();

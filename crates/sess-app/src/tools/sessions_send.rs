@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Annotations, Tool, Toolset};
-use crate::{App, Caller, Error, Result, SendAnswer, SendMessage, WAIT_SECONDS_MAX};
+use crate::{App, Caller, Error, Redaction, Result, SendAnswer, SendMessage, WAIT_SECONDS_MAX};
 
 pub(super) struct SessionsSend;
 
@@ -54,6 +54,7 @@ impl Tool for SessionsSend {
             message: args.message.unwrap_or_default(),
             timeout_seconds: args.timeout_seconds.map(in_range).transpose()?,
             idempotency_key,
+            redaction: Redaction::Masked,
         };
         Ok((String::new(), app.send(caller, ask).await?))
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sess_app::agents::Channels;
 use sess_core::{
     message::Role,
-    run::RunState,
+    run::{Errand, RunState},
     session::{Address, Channel},
 };
 use sess_store::{PostState, SessionPatch};
@@ -127,6 +127,33 @@ async fn a_late_reply_finds_the_sender_and_secrets_are_masked_on_the_way() {
     assert!(heard.iter().any(|line| line.starts_with("a: it is sk-abc…")), "{heard:?}");
     let known = store.run(&run.id).await.expect("readable").expect("stored");
     assert_eq!(known.result.as_deref(), Some("it is sk-abcdefghijklmnopqrstuvwx"));
+}
+
+#[tokio::test]
+async fn the_reply_to_a_sender_that_died_while_it_waited_is_late() {
+    let world = world(|_| {});
+    let stage = Stage::new(|asked| match asked.agent.as_str() {
+        "b" if asked.last == "hello" => say("hi"),
+        _ => say("ANNOUNCE_SKIP"),
+    });
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let agents = node(&world.app, &stage, 5_000);
+    let mut child = std::process::Command::new("true").spawn().expect("it starts");
+    child.wait().expect("it ends");
+    let gone = sess_store::Process { pid: child.id(), started: 1 };
+    for (awaited_by, runs) in [
+        (Some(gone), &["b send done", "a late done", "b announce done"][..]),
+        (Some(sess_store::this_process().expect("a process")), &["b send done", "b announce done"]),
+        (None, &["b send done", "a late done", "b announce done"]),
+    ] {
+        let mut new = crate::stage::new_send(&a, &b, "hello", 0, false);
+        let Errand::Send(send) = &mut new.errand else { unreachable!("a send") };
+        send.awaited_by = awaited_by;
+        let run = store.queue_run(new).await.expect("queued");
+        agents.finish_tree(&run.id, &CancellationToken::new()).await.expect("finished");
+        assert_eq!(tree(&*store, &run.id).await, runs);
+    }
 }
 
 #[tokio::test]

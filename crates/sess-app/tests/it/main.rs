@@ -15,6 +15,7 @@ mod listing;
 mod quiet;
 mod reading;
 mod references;
+mod run_rows;
 mod scrub;
 mod search;
 mod secrets_out;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use sess_agent::tool::{ToolDef, ToolOutput, Toolbox};
 use sess_app::{
-    App, SendMessage, SpawnTask,
+    App, Redaction, SendMessage, SpawnTask,
     agents::{Agents, AgentsSetup, Nobody, OpenTools},
 };
 use sess_core::{
@@ -264,11 +264,11 @@ async fn a_turn_that_is_cancelled_while_it_waits_lets_the_reply_find_it() {
     let asked = world.app.send(&world.owner(), ask).await.expect("sent");
     let asked = asked.run_id.parse().expect("a run");
     until("asked", async || stage.heard().iter().any(|line| line == "b: question")).await;
-    world.app.cancel(&world.owner(), &asked).await.expect("cancelled");
+    world.app.cancel(&world.owner(), &asked, Redaction::None).await.expect("cancelled");
     assert_eq!(ended(&*store, &asked).await.state, RunState::Cancelled);
     let sent = store.runs_below(&asked, 10).await.expect("readable").remove(1);
     assert!(!sent.state.has_ended(), "it goes on");
-    assert!(matches!(&sent.errand, Errand::Send(send) if !send.is_awaited), "{sent:?}");
+    assert!(matches!(&sent.errand, Errand::Send(send) if send.awaited_by.is_none()), "{sent:?}");
     calm(&*store).await;
     at_work.stop().await;
     assert_eq!(

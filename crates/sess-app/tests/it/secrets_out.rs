@@ -1,7 +1,7 @@
 //! Every form of a secret on every way from one session to another, also where texts are cut.
 
 use serde_json::{Value, json};
-use sess_app::{ListRuns, ReadEvents, SpawnTask};
+use sess_app::{ListRuns, ReadEvents, Redaction, SpawnTask};
 use sess_core::{
     MessageId,
     exchange::{self, REPORT_BYTES_MAX, Task},
@@ -124,7 +124,7 @@ async fn no_secret_leaves_a_session_on_any_way() {
         let answer = world.answer(&as_a, "sessions_send", ask("agent:b:main", "fail")).await;
         check_json("an error", &answer.structured.expect("data"), &shown);
         let failed = calm(&*store).await.into_iter().find(|run| run.state == RunState::Failed).expect("one");
-        let waited = world.app.wait_for(&as_a, &failed.id, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &failed.id, None, Redaction::Masked).await.expect("waited");
         check("a wait for what failed", &waited.error.expect("a reason"), &shown);
 
         send(&*store, &a, &b, "later", 0, false).await;
@@ -136,7 +136,7 @@ async fn no_secret_leaves_a_session_on_any_way() {
         at_work.stop().await;
 
         let child = child.run_id.parse().expect("a run");
-        let waited = world.app.wait_for(&as_a, &child, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &child, None, Redaction::Masked).await.expect("waited");
         check("a wait", &waited.result.expect("a result"), &shown);
 
         // What one agent's model gets to read of another's.
@@ -202,7 +202,7 @@ async fn no_secret_comes_into_an_inbox_or_out_of_one() {
         let twice = world.answer(&as_host, "sessions_reply", reply).await;
         check_none("a refused reply", &twice.text);
         let run = sent["runId"].as_str().expect("a run").parse().expect("an id");
-        let waited = world.app.wait_for(&as_a, &run, None).await.expect("waited");
+        let waited = world.app.wait_for(&as_a, &run, None, Redaction::Masked).await.expect("waited");
         check("a reply from an inbox", &waited.result.expect("a reply"), &shown);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sess_app::{SendMessage, tools::ToolCall};
+use sess_app::{Redaction, SendMessage, tools::ToolCall};
 use sess_core::{
     rules::{SendPolicy, SessionLimits, Visibility},
     run::{Errand, Lineage, RunState},
@@ -41,7 +41,7 @@ async fn without_waiting_the_message_is_accepted_once_it_is_durable() {
         stage.world.store().run(&run.parse().expect("an id")).await.expect("a store").expect("a run");
     let Errand::Send(send) = stored.errand else { panic!("{stored:?}") };
     assert_eq!((send.requester.as_str(), send.request.as_str()), ("agent:main:chat:me", "hi"));
-    assert_eq!((send.rounds_max, send.is_awaited), (5, false));
+    assert_eq!((send.rounds_max, send.awaited_by), (5, None));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_run_that_goes_on_is_a_timeout_and_its_reply_will_have_to_find_the_sen
     assert_eq!(answer, expected);
     let stored = stage.world.store().run(&run.id).await.expect("a store").expect("a run");
     assert_eq!(stored.state, RunState::Running);
-    assert!(matches!(stored.errand, Errand::Send(send) if !send.is_awaited));
+    assert!(matches!(stored.errand, Errand::Send(send) if send.awaited_by.is_none()));
 }
 
 #[tokio::test]
@@ -357,7 +357,8 @@ async fn who_goes_away_waits_no_longer_and_may_wait_again_for_the_same_run() {
     assert_eq!(answer["status"], "timeout");
     let app = stage.world.other_process();
     let waiting = stage.world.agent("me");
-    let early = app.wait_for(&waiting, &run.id, Some(Duration::ZERO)).await.expect("waited");
+    let early =
+        app.wait_for(&waiting, &run.id, Some(Duration::ZERO), Redaction::Masked).await.expect("waited");
     assert_eq!(early.state, RunState::Running);
     let outcome = sess_core::run::Outcome {
         state: RunState::Done,
@@ -367,7 +368,7 @@ async fn who_goes_away_waits_no_longer_and_may_wait_again_for_the_same_run() {
     };
     let store = stage.world.store();
     let (ended, done) = tokio::join!(
-        app.wait_for(&waiting, &run.id, None),
+        app.wait_for(&waiting, &run.id, None, Redaction::Masked),
         store.end_run(&run.id, &lease, Vec::new(), outcome, now()),
     );
     done.expect("ended");
@@ -377,9 +378,10 @@ async fn who_goes_away_waits_no_longer_and_may_wait_again_for_the_same_run() {
     stage.configure(|configured| configured.rules.visibility = Visibility::Own);
     stage.world.session("other").await;
     let other = stage.world.agent("other");
-    let told = app.wait_for(&other, &run.id, None).await.expect_err("out of reach").to_string();
+    let told =
+        app.wait_for(&other, &run.id, None, Redaction::Masked).await.expect_err("out of reach").to_string();
     assert_eq!(told, format!("run \"{}\" not found", run.id));
-    let told = app.cancel(&other, &run.id).await.expect_err("out of reach").to_string();
+    let told = app.cancel(&other, &run.id, Redaction::Masked).await.expect_err("out of reach").to_string();
     assert_eq!(told, format!("run \"{}\" not found", run.id));
 }
 
@@ -389,7 +391,7 @@ async fn a_run_is_cancelled_by_the_owner_or_who_reaches_it() {
     for caller in [stage.world.owner(), stage.world.agent("me"), stage.world.agent("you")] {
         let sent = stage.answer("me", "sessions_send", to_you("hi", 0)).await;
         let run = sent["runId"].as_str().expect("a run").parse().expect("an id");
-        let cancelled = stage.world.app.cancel(&caller, &run).await.expect("cancelled");
+        let cancelled = stage.world.app.cancel(&caller, &run, Redaction::Masked).await.expect("cancelled");
         assert_eq!(cancelled.state, RunState::Cancelled);
     }
 }
@@ -426,7 +428,7 @@ async fn a_message_to_a_session_of_another_program_waits_in_its_inbox_until_it_i
     let owner = stage.world.owner();
     let (replied, waited) = tokio::join!(
         stage.answer("host", "sessions_reply", reply.clone()),
-        stage.world.app.wait_for(&owner, &stored.id, None),
+        stage.world.app.wait_for(&owner, &stored.id, None, Redaction::Masked),
     );
     assert_eq!(replied, json!({"runId": run, "status": "ok", "delivery": "replied"}));
     assert_eq!(waited.expect("waited").result.as_deref(), Some("done"));
@@ -491,7 +493,7 @@ async fn a_reply_at_the_very_time_out_is_never_reported_as_a_failure() {
         match answer["status"].as_str() {
             Some("ok") => assert_eq!(answer["reply"], "just so"),
             // The reply knows then that it has to find the sender.
-            Some("timeout") => assert!(!send.is_awaited),
+            Some("timeout") => assert_eq!(send.awaited_by, None),
             other => panic!("{other:?}: {answer}"),
         }
     }

@@ -331,3 +331,43 @@ async fn a_seat_keeps_other_nodes_away_and_is_given_up() {
     assert!(matches!(run.errand, Errand::Send(_)));
     other.finish_tree(&run.id, &CancellationToken::new()).await.expect("finished");
 }
+
+#[tokio::test]
+async fn the_key_of_a_request_is_its_sender_s_and_its_text_is_not_stored_with_it() {
+    let world = world(|_| {});
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let ask = |text: &str| SpawnTask {
+        agent_id: Some("c".to_owned()),
+        idempotency_key: Some("k".to_owned()),
+        ..task(text)
+    };
+    let (first, _) = spawn(&world.app, &caller_of(&world.app, &a), ask("use hunter2hunter2")).await;
+    let (again, _) = spawn(&world.app, &caller_of(&world.app, &a), ask("use hunter2hunter2")).await;
+    assert_eq!(first.run_id, again.run_id);
+    // Another session's same words are another request.
+    for (session, text) in [(&b, "use hunter2hunter2"), (&a, "use another")] {
+        let told = world.app.spawn(&caller_of(&world.app, session), ask(text)).await.expect_err("refused");
+        assert_eq!(told.to_string(), "idempotency key \"k\" was used before for another request");
+    }
+    let long = SpawnTask { idempotency_key: Some("k".repeat(201)), ..task("x") };
+    let told = world.app.spawn(&caller_of(&world.app, &a), long).await.expect_err("refused");
+    assert_eq!(told.to_string(), "an idempotency key has 1 to 200 bytes");
+    let stage = Stage::new(|_| say("done"));
+    let request = sess_app::agents::Request {
+        session: a.clone().into(),
+        agent: a.agent.clone(),
+        text: "say hunter2hunter2".to_owned(),
+        from: None,
+        note: None,
+        idempotency_key: Some("k2".to_owned()),
+    };
+    node(&world.app, &stage, 5_000).queue(request).await.expect("queued");
+    let database = rusqlite::Connection::open(world.home().join("sess.db")).expect("a database");
+    let kept: u32 = database
+        .query_row("SELECT count(*) FROM requests WHERE instr(fingerprint, 'hunter2') > 0", [], |row| {
+            row.get(0)
+        })
+        .expect("an answer");
+    assert_eq!(kept, 0);
+}

@@ -254,6 +254,10 @@ pub(crate) async fn send(
     rounds_max: u8,
     is_awaited: bool,
 ) -> Run {
+    store.queue_run(new_send(from, to, text, rounds_max, is_awaited)).await.expect("queued")
+}
+
+pub(crate) fn new_send(from: &Session, to: &Session, text: &str, rounds_max: u8, is_awaited: bool) -> NewRun {
     let id = RunId::new(random());
     let mut body = Body::text(Role::User, text, now());
     body.provenance = Some(Provenance::InterSession {
@@ -261,7 +265,7 @@ pub(crate) async fn send(
         source_channel: None,
         source_tool: Some("sessions_send".to_owned()),
     });
-    let run = NewRun {
+    NewRun {
         session: to.clone().into(),
         agent: to.agent.clone(),
         at: now(),
@@ -272,13 +276,12 @@ pub(crate) async fn send(
             channel: Channel::Unknown,
             request: text.to_owned(),
             rounds_max,
-            is_awaited,
+            awaited_by: is_awaited.then(|| sess_store::this_process().expect("a process")),
         }),
         lineage: Lineage::first(&id),
         caps: Vec::new(),
         id,
-    };
-    store.queue_run(run).await.expect("queued")
+    }
 }
 
 /// Returns the runs of a tree as `agent kind state`, oldest first.

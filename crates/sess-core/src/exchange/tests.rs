@@ -48,7 +48,7 @@ fn send(rounds_max: u8, is_awaited: bool) -> Errand {
         channel: Channel::Unknown,
         request: "please".to_owned(),
         rounds_max,
-        is_awaited,
+        awaited_by: is_awaited.then_some(crate::run::Process { pid: 1, started: 1 }),
     })
 }
 
@@ -84,6 +84,7 @@ fn check_send(errand: Errand, state: RunState, result: Option<&str>, requester: 
         target: Some(&target),
         target_runs: true,
         requester,
+        is_awaited: matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some()),
         report: None,
         cleanup: Cleanup::Keep,
         is_tree_full: false,
@@ -162,6 +163,7 @@ fn a_task_is_reported_to_whoever_spawned_it_and_a_child_goes_only_after_that() {
             target: None,
             target_runs: true,
             requester,
+            is_awaited: matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some()),
             report: Some("Status: ok".to_owned()),
             cleanup,
             is_tree_full: false,
@@ -194,6 +196,7 @@ fn a_round_that_ends_the_rounds_is_followed_by_the_announce_of_the_latest_words(
             target: Some(&bob),
             target_runs: true,
             requester: Requester::Runs,
+            is_awaited: false,
             report: None,
             cleanup: Cleanup::Keep,
             is_tree_full: false,
@@ -334,6 +337,7 @@ fn play(rounds_max: u8, requester: Requester, ends: &[(RunState, String)]) -> (V
             target: Some(&bob),
             target_runs: true,
             requester,
+            is_awaited: matches!(&ended.errand, Errand::Send(send) if send.awaited_by.is_some()),
             report: None,
             cleanup: Cleanup::Keep,
             is_tree_full: false,

@@ -36,6 +36,7 @@ pub(super) const NEWEST: &str = "ORDER BY r.n DESC LIMIT ?1";
 pub(super) const NEWEST_IN: &str = "WHERE r.session = ?1 ORDER BY r.n DESC LIMIT ?2";
 pub(super) const BELOW: &str = "WHERE r.root = ?1 ORDER BY r.n LIMIT ?2";
 pub(super) const BY_ID: &str = "WHERE r.id = ?1";
+pub(super) const BY_PREFIX: &str = "WHERE r.id >= ?1 AND r.id < ?2 ORDER BY r.id LIMIT ?3";
 
 /// A run with what only the store knows of it.
 pub(super) struct Stored {
@@ -403,6 +404,7 @@ mod tests {
             (NEWEST_IN, "SEARCH r USING INDEX runs_by_session (session=?)"),
             (BELOW, "SEARCH r USING INDEX runs_by_root (root=?)"),
             (BY_ID, "SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)"),
+            (BY_PREFIX, "SEARCH r USING INDEX sqlite_autoindex_runs_1 (id>? AND id<?)"),
         ] {
             assert!(of(rest).contains(index), "{rest}: {}", of(rest));
         }

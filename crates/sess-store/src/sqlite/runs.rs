@@ -17,8 +17,8 @@ use super::{
     Sqlite, feed, follow_ups, inbox,
     messages::{self, Encoded},
     run_rows::{
-        BELOW, NEWEST, NEWEST_IN, RUNNING, RUNNING_IN, Stored, UNSETTLED, WAITING_IN, by_id, errand_text,
-        first_readable, insert, read_request, readable, request_text, require, update, whole,
+        BELOW, BY_PREFIX, NEWEST, NEWEST_IN, RUNNING, RUNNING_IN, Stored, UNSETTLED, WAITING_IN, by_id,
+        errand_text, first_readable, insert, read_request, readable, request_text, require, update, whole,
     },
     seats, sessions,
     writer::{JobResult, Transaction},
@@ -225,6 +225,14 @@ impl Runs for Sqlite {
         found.map(|row| Ok(whole(row, run)?.run)).transpose()
     }
 
+    async fn runs_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Run>> {
+        // Ids are ASCII, so the range up to the next letter is exactly the prefix.
+        let end = format!("{prefix}\u{7f}");
+        let limit = messages::signed(limit as u64);
+        let rows = self.readers.query(|reader| readable(reader, BY_PREFIX, params![prefix, end, limit]))?;
+        Ok(rows.into_iter().map(|row| row.run).collect())
+    }
+
     async fn runs(&self, session: Option<&SessionId>, limit: usize) -> Result<Vec<Run>> {
         let limit = messages::signed(limit as u64);
         let rows = self.readers.query(|reader| {
@@ -283,7 +291,7 @@ impl Runs for Sqlite {
                 if is_waited_for(&row.run)
                     && let Errand::Send(send) = &mut row.run.errand
                 {
-                    send.is_awaited = false;
+                    send.awaited_by = None;
                     row.errand = errand_text(&row.run.errand);
                     update(tx, &row)?;
                 }
@@ -331,7 +339,7 @@ impl Sqlite {
 
 /// Tells whether a sender waits for the reply, which is yet to come.
 fn is_waited_for(run: &Run) -> bool {
-    matches!(&run.errand, Errand::Send(send) if send.is_awaited) && !run.state.has_ended()
+    matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some()) && !run.state.has_ended()
 }
 
 /// Queues a run, unless the same request did before.

@@ -218,7 +218,7 @@ fn whoever_stops_waiting_gets_the_outcome_or_is_found_by_it_later() {
             store.queue_run(NewRun { errand: send("b"), ..ask(n, "a") }).await.expect("queued");
         }
         execute(&*store, "a", "in time").await;
-        let is_awaited = |run: &Run| matches!(&run.errand, Errand::Send(send) if send.is_awaited);
+        let is_awaited = |run: &Run| matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some());
         let ended = store.stop_waiting(&run_id(1)).await.expect("an answer");
         assert_eq!((ended.result.as_deref(), is_awaited(&ended)), (Some("in time"), true));
         let open = store.stop_waiting(&run_id(2)).await.expect("an answer");

@@ -481,7 +481,7 @@ async fn compare(store: &dyn Store, model: &Model) {
         assert_eq!(run.ended_at.is_some(), run.state.has_ended());
         assert_eq!(run.lineage.root, run_id(expected.root));
         assert_eq!(run.handed_over_at.is_some(), expected.is_handed_over);
-        let is_awaited = matches!(&run.errand, Errand::Send(send) if send.is_awaited);
+        let is_awaited = matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some());
         assert_eq!(is_awaited, expected.is_awaited);
         let below = store.runs_below(&run_id(n), 1_000).await.expect("read");
         let tree =

@@ -104,7 +104,7 @@ pub(crate) fn send(from: &str) -> Errand {
         channel: Channel::Internal,
         request: "please".to_owned(),
         rounds_max: 5,
-        is_awaited: true,
+        awaited_by: Some(sess_store::this_process().expect("a process")),
     })
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use sess_app::agents::Nobody;
+use sess_app::{Redaction, agents::Nobody};
 use sess_core::{permission::Trust, run::Run};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +37,7 @@ pub fn start(context: &Context, run: &Run) -> anyhow::Result<()> {
 /// `sess node`: what [`start`] starts.
 pub async fn execute(context: &Context, args: cli::OneRun) -> anyhow::Result<ExitCode> {
     let Some(team) = context.config.team.clone() else { return Ok(ExitCode::SUCCESS) };
-    let root = context.app.find_run(&context.owner(), &args.run).await?.lineage.root;
+    let root = context.app.find_run(&context.owner(), &args.run, Redaction::Masked).await?.lineage.root;
     let agents = run::agents(context, team, Arc::new(Nobody), Trust::Ask, run::lease(context)?)?;
     let stop = CancellationToken::new();
     tokio::select! {

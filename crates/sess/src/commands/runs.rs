@@ -4,8 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use console::{Style, Term};
 use serde_json::json;
-use sess_app::{ListRuns, Redaction, RunRow};
-use sess_core::{Timestamp, redact::redact, run::RunState};
+use sess_app::{ListRuns, RunRow};
+use sess_core::{Timestamp, run::RunState};
 
 use super::{Context, send::short, wait};
 use crate::{
@@ -22,7 +22,12 @@ const ABOUT: usize = 7;
 const STATE: usize = 3;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Runs) -> anyhow::Result<()> {
-    let ask = ListRuns { session: context.session.clone(), limit: Some(args.limit), as_tree: args.tree };
+    let ask = ListRuns {
+        session: context.session.clone(),
+        limit: Some(args.limit),
+        as_tree: args.tree,
+        redaction: context.redaction,
+    };
     if args.watch {
         return if output.is_terminal() && !output.json {
             watch(context, output, &ask).await
@@ -32,15 +37,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Runs) -> anyhow:
     }
     let rows = context.app.runs(&context.caller, &ask).await?;
     if output.json {
-        let rows: Vec<_> =
-            rows.into_iter().map(|row| wait::masked_row(context, row)).collect::<anyhow::Result<_>>()?;
         return output.data(&json!({ "runs": rows }));
     }
     if rows.is_empty() {
         output.say("no runs yet; `sess run`, `sess send` and `sess spawn` begin some");
         return Ok(());
     }
-    for line in lines(output, &rows, context.redaction) {
+    for line in lines(output, &rows) {
         output.line(&line)?;
     }
     Ok(())
@@ -56,7 +59,7 @@ async fn watch(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::Re
         loop {
             changes.mark_unchanged();
             let rows = context.app.runs(&context.caller, ask).await?;
-            let mut shown = lines(output, &rows, context.redaction);
+            let mut shown = lines(output, &rows);
             let foot = format!("{} · Ctrl-C leaves", summary(&rows));
             let height = usize::from(term.size().0).saturating_sub(2).max(2);
             if shown.len() > height {
@@ -95,14 +98,14 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
                 continue;
             }
             if output.json {
-                output.data_line(&wait::masked_row(context, row)?)?;
+                output.data_line(&row)?;
             } else {
                 output.line(&one_line(&format!(
                     "{} {} {} {}",
                     short(row.run_id.as_str()),
                     row.session_key.as_ref().map_or("(deleted)", |key| key.as_str()),
                     wait::told(row.state),
-                    about(&row, context.redaction)
+                    about(&row)
                 )))?;
             }
         }
@@ -114,7 +117,7 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
 }
 
 /// Returns the table, ready to be printed.
-pub fn lines(output: &Output, rows: &[RunRow], redaction: Redaction) -> Vec<String> {
+pub fn lines(output: &Output, rows: &[RunRow]) -> Vec<String> {
     let now = now();
     let cells: Vec<Vec<String>> = rows
         .iter()
@@ -131,7 +134,7 @@ pub fn lines(output: &Output, rows: &[RunRow], redaction: Redaction) -> Vec<Stri
                 time(row, now),
                 if tokens == 0 { String::new() } else { counted(tokens) },
                 cost.map(money).unwrap_or_default(),
-                about(row, redaction),
+                about(row),
             ]
         })
         .collect();
@@ -175,7 +178,7 @@ fn time(row: &RunRow, now: Timestamp) -> String {
 }
 
 /// Says what a run is for, and what went wrong with it.
-fn about(row: &RunRow, redaction: Redaction) -> String {
+fn about(row: &RunRow) -> String {
     let from = row.from.as_ref().map(|key| brief(key.as_str())).unwrap_or_default();
     let errand = match row.errand {
         "send" => format!("from {from}"),
@@ -188,11 +191,7 @@ fn about(row: &RunRow, redaction: Redaction) -> String {
     };
     let parts = [Some(errand), row.error.clone()];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    let about = parts.join(": ");
-    match redaction {
-        Redaction::Masked => redact(&about).0.into_owned(),
-        Redaction::None => about,
-    }
+    parts.join(": ")
 }
 
 /// Returns a key with its ids as far as people copy them.

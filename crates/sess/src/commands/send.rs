@@ -2,10 +2,9 @@
 
 use std::process::ExitCode;
 
-use sess_app::{Redaction, SendMessage, WAIT_SECONDS_MAX};
-use sess_core::redact::redact;
+use sess_app::{SendMessage, WAIT_SECONDS_MAX};
 
-use super::{Context, node, run::message_of};
+use super::{Context, node, run::message_of, wait::INTERRUPTED};
 use crate::{
     cli,
     output::{Output, Usage},
@@ -26,6 +25,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         message,
         timeout_seconds: Some(args.wait),
         idempotency_key: args.idempotency_key,
+        redaction: context.redaction,
     };
     let begun = std::cell::RefCell::new(Ok(()));
     let is_awaited = args.wait > 0;
@@ -34,20 +34,21 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
             *begun.borrow_mut() = node::start(context, run);
         }
     });
+    tokio::pin!(sending);
     let answer = tokio::select! {
-        answer = sending => answer?,
+        answer = &mut sending => answer?,
         _ = tokio::signal::ctrl_c() => {
-            output.say("no longer waiting; the message stays: `sess runs` shows it, `sess cancel` takes it back");
-            return Ok(ExitCode::from(130));
+            // Recorded before we leave, so that the reply finds the sender later.
+            context.caller.gone.cancel();
+            let answer = sending.await?;
+            if answer.status == "timeout" {
+                output.say("no longer waiting; the message stays: `sess runs` shows it, `sess cancel` takes it back");
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            answer
         }
     };
-    begun.into_inner()?;
-    let mut answer = answer;
-    if context.redaction == Redaction::None && answer.status == "ok" {
-        // The owner asked for the words as they are.
-        let run = context.app.find_run(&context.caller, &answer.run_id).await?;
-        answer.reply = run.result.or(answer.reply);
-    }
+    begun.replace(Ok(()))?;
     let code = match answer.status {
         "ok" | "accepted" => 0,
         "timeout" => TIMED_OUT,
@@ -84,7 +85,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         }
         _ => {
             let error = answer.error.as_deref().unwrap_or("the run failed");
-            output.failed(&redact(error).0);
+            output.failed(error);
             output.say(&format!("next: `sess history {}` shows what happened", answer.session_key));
         }
     }

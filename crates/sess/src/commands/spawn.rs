@@ -4,7 +4,6 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::json;
 use sess_app::{Attachment, SpawnTask};
 
 use super::{
@@ -52,7 +51,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         ));
         return Ok(ExitCode::SUCCESS);
     };
-    let run = context.app.find_run(&context.caller, &answer.run_id).await?;
+    let run = context.app.find_run(&context.caller, &answer.run_id, context.redaction).await?;
     node::start(context, &run)?;
     if !output.json {
         let dim = console::Style::new().for_stderr().dim();
@@ -63,19 +62,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         return Ok(ExitCode::from(wait::INTERRUPTED));
     };
     if output.json {
-        let row = context.app.run_row(&context.caller, &run).await;
+        let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
         let mut data = serde_json::to_value(&answer)?;
-        // A session that is deleted at its end takes its row with it.
-        data["run"] = match row {
-            Ok(row) => wait::masked_row(context, row)?,
-            Err(_) => {
-                json!({ "run_id": run.id, "state": run.state, "result": run.result, "error": run.error })
-            }
-        };
+        data["run"] = serde_json::to_value(row)?;
         output.data(&data)?;
         return Ok(wait::exit_code(&run));
     }
-    wait::show(context, output, &run)
+    wait::show(output, &run)
 }
 
 fn attachment(file: &Path) -> anyhow::Result<Attachment> {

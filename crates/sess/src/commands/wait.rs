@@ -3,11 +3,8 @@
 use std::{process::ExitCode, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::Value;
-use sess_app::{Redaction, RunRow};
 use sess_core::{
     exchange::is_control_word,
-    redact::{redact, redact_json},
     run::{Run, RunState},
 };
 
@@ -24,26 +21,24 @@ pub const INTERRUPTED: u8 = 130;
 const SPINNER_AFTER: Duration = Duration::from_millis(500);
 
 pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow::Result<ExitCode> {
-    let run = context.app.find_run(&context.caller, &args.one.run).await?;
+    let run = context.app.find_run(&context.caller, &args.one.run, context.redaction).await?;
     node::start(context, &run)?;
     let timeout = args.timeout.map(Duration::from_secs);
     let Some(run) = until_end(context, output, &run, timeout).await? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if output.json {
-        let row = context.app.run_row(&context.caller, &run).await?;
-        output.data(&masked_row(context, row)?)?;
+        output.data(&context.app.run_row(&context.caller, &run, context.redaction).await?)?;
         return Ok(exit_code(&run));
     }
-    show(context, output, &run)
+    show(output, &run)
 }
 
 pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> anyhow::Result<()> {
-    let before = context.app.find_run(&context.caller, &args.run).await?;
-    let run = context.app.cancel(&context.caller, &before.id).await?;
+    let before = context.app.find_run(&context.caller, &args.run, context.redaction).await?;
+    let run = context.app.cancel(&context.caller, &before.id, context.redaction).await?;
     if output.json {
-        let row = context.app.run_row(&context.caller, &run).await?;
-        return output.data(&masked_row(context, row)?);
+        return output.data(&context.app.run_row(&context.caller, &run, context.redaction).await?);
     }
     let id = short(run.id.as_str());
     output.say(&match (before.state.has_ended(), run.state) {
@@ -65,7 +60,7 @@ pub async fn until_end(
     let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
     spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     spinner.set_message(format!("{} works", run.agent));
-    let waiting = context.app.wait_for(&context.caller, &run.id, timeout);
+    let waiting = context.app.wait_for(&context.caller, &run.id, timeout, context.redaction);
     tokio::pin!(waiting);
     let mut ticks =
         tokio::time::interval_at(tokio::time::Instant::now() + SPINNER_AFTER, Duration::from_millis(100));
@@ -91,26 +86,22 @@ pub async fn until_end(
 }
 
 /// Prints what a run came to, and returns its exit code.
-pub fn show(context: &Context, output: &Output, run: &Run) -> anyhow::Result<ExitCode> {
+pub fn show(output: &Output, run: &Run) -> anyhow::Result<ExitCode> {
     let id = short(run.id.as_str());
     if !run.state.has_ended() {
         output.say(&format!("the run goes on ({}); `sess wait {id}` waits longer", told(run.state)));
         return Ok(ExitCode::from(TIMED_OUT));
     }
-    let masked = |text: &str| match context.redaction {
-        Redaction::Masked => redact(text).0.into_owned(),
-        Redaction::None => text.to_owned(),
-    };
     if let Some(result) = run.result.as_deref().filter(|result| !result.trim().is_empty()) {
         if is_control_word(result) {
             output.say("(nothing to tell)");
         } else {
-            output.foreign(&(masked(result).trim_end().to_owned() + "\n"))?;
+            output.foreign(&(result.trim_end().to_owned() + "\n"))?;
         }
     }
     match (&run.error, run.state) {
         (_, RunState::Done) => {}
-        (Some(error), state) => output.failed(&format!("{}: {}", told(state), masked(error))),
+        (Some(error), state) => output.failed(&format!("{}: {error}", told(state))),
         (None, state) => output.failed(told(state)),
     }
     Ok(exit_code(run))
@@ -119,15 +110,6 @@ pub fn show(context: &Context, output: &Output, run: &Run) -> anyhow::Result<Exi
 /// Returns the exit code of a run that was waited for.
 pub fn exit_code(run: &Run) -> ExitCode {
     if run.state.has_ended() { exec::exit_code(run) } else { ExitCode::from(TIMED_OUT) }
-}
-
-/// Returns a row as it may be shown.
-pub fn masked_row(context: &Context, row: RunRow) -> anyhow::Result<Value> {
-    let mut row = serde_json::to_value(row)?;
-    if context.redaction == Redaction::Masked {
-        redact_json(&mut row);
-    }
-    Ok(row)
 }
 
 /// Says how a run stands, in words.

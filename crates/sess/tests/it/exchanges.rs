@@ -231,6 +231,36 @@ fn the_session_of_another_program_has_an_inbox() {
     assert_eq!(call(&mut host, "sessions_inbox", &json!({})), json!({ "messages": [] }));
 }
 
+/// Whether the person stops waiting or the process is killed: the reply is not lost.
+#[test]
+fn a_reply_finds_the_sender_that_no_longer_waits() {
+    let world = World::new();
+    world.write("c.yaml", "tools: {sessions: {visibility: agent}}\n");
+    let host =
+        |name: &str| Server::start_env(&world, &[("CLAUDE_CODE_SESSION_ID", name)], &["--config", "c.yaml"]);
+    let (mut target, mut sender) = (host("c1"), host("c2"));
+    let call = |host: &mut Server, tool: &str, arguments: &Value| -> Value {
+        serde_json::from_str(&host.call(tool, arguments)).expect("JSON")
+    };
+    call(&mut target, "sessions_inbox", &json!({}));
+    let mut watch = Watch::start(&world);
+    for (n, signal) in ["INT", "KILL"].into_iter().enumerate() {
+        let mut send =
+            world.command(["--config", "c.yaml", "send", "agent:claude:chat:c1", "hello", "--wait", "60"]);
+        send.env("CLAUDE_CODE_SESSION_ID", "c2");
+        let sending = Beside::start(send);
+        watch.until(|rows| count(rows, "send", "queued") == 1);
+        assert_eq!(sending.signal(signal), (signal == "INT").then_some(130));
+        let inbox = call(&mut target, "sessions_inbox", &json!({}));
+        let run = inbox["messages"][0]["runId"].clone();
+        call(&mut target, "sessions_reply", &json!({ "runId": run, "message": format!("reply {n}") }));
+        let inbox = call(&mut sender, "sessions_inbox", &json!({}));
+        let late = inbox["messages"].as_array().and_then(|messages| messages.last()).expect(signal);
+        assert_eq!(late["message"], format!("reply {n}"), "{inbox}");
+        watch.until(|rows| count(rows, "send", "done") == n + 1);
+    }
+}
+
 #[test]
 fn nobody_waits_for_ever_and_a_retry_acts_once() {
     let world = World::new();
@@ -313,7 +343,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     refused(&[], &["spawn", "--agent", "a b", "x"], 2, "Invalid agentId \"a b\"");
     refused(&[], &["spawn", "--attach", "none.txt", "x"], 1, "cannot attach none.txt");
     refused(&[], &["wait", "nothing"], 2, "\"nothing\" is no run");
-    refused(&[], &["cancel", "0123456789ab"], 3, "run not found: 0123456789ab");
+    refused(&[], &["cancel", "0123456789ab"], 3, "run \"0123456789ab\" not found");
 
     // Archived sessions are only read.
     assert_eq!(stage.ok(&[], "hi"), "hello\n");

@@ -176,6 +176,7 @@ impl Chat {
             session: Some(self.session.id.to_string()),
             limit: Some(RUNS_LOOKED_AT),
             as_tree: true,
+            redaction: Redaction::Masked,
         };
         let rows = self.agents.app().runs(&self.caller, &ask).await?;
         Ok(rows.into_iter().filter(|row| !row.state.has_ended()).map(|row| row.run_id).collect())
@@ -213,7 +214,7 @@ impl Chat {
                     }
                     is_cancelled = true;
                     for run in open {
-                        self.agents.app().cancel(&self.caller, &run).await?;
+                        self.agents.app().cancel(&self.caller, &run, Redaction::Masked).await?;
                     }
                     self.note("cancelled; Ctrl-C again leaves at once");
                 }

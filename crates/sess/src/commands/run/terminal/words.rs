@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use console::{Style, measure_text_width};
-use sess_app::{Kind, ListRuns, ListSessions, Redaction, agents::Agents};
+use sess_app::{Kind, ListRuns, ListSessions, agents::Agents};
 
 use super::{
     chat::{Chat, Flow},
@@ -190,7 +190,8 @@ impl Chat {
     async fn runs(&self) -> anyhow::Result<()> {
         let rows = match self.stored().await? {
             Some(stored) => {
-                let ask = ListRuns { session: Some(stored.id.to_string()), limit: None, as_tree: true };
+                let session = Some(stored.id.to_string());
+                let ask = ListRuns { session, as_tree: true, ..ListRuns::default() };
                 self.agents.app().runs(&self.caller, &ask).await?
             }
             None => Vec::new(),
@@ -198,7 +199,7 @@ impl Chat {
         if rows.is_empty() {
             self.note("this session has no runs yet");
         } else {
-            self.print(Last::Talk, runs::lines(&Output::new(false), &rows, Redaction::Masked));
+            self.print(Last::Talk, runs::lines(&Output::new(false), &rows));
         }
         Ok(())
     }
