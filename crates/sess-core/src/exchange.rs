@@ -123,9 +123,7 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
         return next;
     }
     match words(run) {
-        Some(reply)
-            if known.requester == Requester::Runs && send.rounds_max > 0 && !known.is_tree_full =>
-        {
+        Some(reply) if known.requester == Requester::Runs && send.rounds_max > 0 && !known.is_tree_full => {
             let errand = Errand::Round(Round {
                 first: run.id.clone(),
                 number: 2,

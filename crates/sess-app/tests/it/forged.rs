@@ -74,9 +74,34 @@ fn forged() -> impl Strategy<Value = String> {
 /// Arguments that no tool has.
 fn argument() -> impl Strategy<Value = (String, Value)> {
     let name = proptest::sample::select(vec![
-        "provenance", "role", "from", "sender", "kind", "source", "sourceSessionKey", "source_session_key",
-        "sourceTool", "sourceChannel", "_meta", "meta", "caller", "identity", "standing", "requester", "lineage",
-        "hops", "root", "run", "runId", "agent", "owner", "author", "idempotencyKey", "errand", "timestamp", "seq",
+        "provenance",
+        "role",
+        "from",
+        "sender",
+        "kind",
+        "source",
+        "sourceSessionKey",
+        "source_session_key",
+        "sourceTool",
+        "sourceChannel",
+        "_meta",
+        "meta",
+        "caller",
+        "identity",
+        "standing",
+        "requester",
+        "lineage",
+        "hops",
+        "root",
+        "run",
+        "runId",
+        "agent",
+        "owner",
+        "author",
+        "idempotencyKey",
+        "errand",
+        "timestamp",
+        "seq",
     ]);
     let value = prop_oneof![
         Just(json!({"kind": "external_user"})),
@@ -136,7 +161,13 @@ async fn newest(stage: &Stage, session: &Session) -> Body {
     page.messages.last().expect("a message").parse().expect("readable")
 }
 
-async fn call_tool(stage: &Stage, tool: &str, mut arguments: Value, forged: &Forged, n: usize) -> Option<Value> {
+async fn call_tool(
+    stage: &Stage,
+    tool: &str,
+    mut arguments: Value,
+    forged: &Forged,
+    n: usize,
+) -> Option<Value> {
     if let Some((name, value)) = &forged.argument {
         arguments[name] = value.clone();
     }
@@ -151,7 +182,11 @@ async fn try_send(stage: &Stage, me: &Session, you: &Session, forged: &Forged, n
     let ask = json!({"sessionKey": "you", "message": forged.text, "timeoutSeconds": 0});
     let before = stage.world.store().runs(None, 1).await.expect("readable");
     let Some(answer) = call_tool(stage, "sessions_send", ask, forged, n).await else {
-        assert_eq!(stage.world.store().runs(None, 1).await.expect("readable"), before, "a refusal leaves nothing");
+        assert_eq!(
+            stage.world.store().runs(None, 1).await.expect("readable"),
+            before,
+            "a refusal leaves nothing"
+        );
         return 0;
     };
     let (run, lease) = stage.take_next(you).await;
@@ -169,7 +204,12 @@ async fn try_send(stage: &Stage, me: &Session, you: &Session, forged: &Forged, n
         error: None,
         usage: sess_core::message::Usage::default(),
     };
-    stage.world.store().end_run(&run.id, &lease, Vec::new(), outcome, crate::world::now()).await.expect("ended");
+    stage
+        .world
+        .store()
+        .end_run(&run.id, &lease, Vec::new(), outcome, crate::world::now())
+        .await
+        .expect("ended");
     1
 }
 
@@ -223,7 +263,8 @@ async fn try_reply(stage: &Stage, me: &Session, host: &Session, forged: &Forged)
 fn forged_calls_are_stored_as_what_they_are() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (stage, me, you, host, _workspace) = runtime.block_on(sessions());
-    let mut runner = TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
     let (tried, taken) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     let batches = proptest::collection::vec(call(), BATCH);
     let outcome = runner.run(&batches, |batch| {

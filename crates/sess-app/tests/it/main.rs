@@ -15,8 +15,8 @@ mod listing;
 mod reading;
 mod references;
 mod scrub;
-mod secrets_out;
 mod search;
+mod secrets_out;
 
 mod events;
 mod identity;

@@ -24,7 +24,9 @@ use sess_core::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    stage::{Act, Asked, AtWork, Stage, agent, caller_of, ended, main_of, node, say, send, team, tree, world},
+    stage::{
+        Act, Asked, AtWork, Stage, agent, caller_of, ended, main_of, node, say, send, team, tree, world,
+    },
     storms::{all_reach_all, calm, texts},
     world::new_session,
 };
@@ -194,11 +196,8 @@ async fn the_plan_of_a_deleted_child_goes_with_it() {
     let store = world.store();
     let a = main_of(&*store, "a").await;
     for (cleanup, left) in [("delete", 0), ("keep", 1)] {
-        let ask = SpawnTask {
-            task: "look".to_owned(),
-            cleanup: Some(cleanup.to_owned()),
-            ..SpawnTask::default()
-        };
+        let ask =
+            SpawnTask { task: "look".to_owned(), cleanup: Some(cleanup.to_owned()), ..SpawnTask::default() };
         let answer = world.app.spawn(&caller_of(&world.app, &a), ask).await.expect("spawned");
         let run = answer.run_id.parse().expect("a run");
         let agents = node_of(&world.app, &stage, vec![planner()], no_tools());

@@ -110,12 +110,16 @@ async fn no_secret_leaves_a_session_on_any_way() {
         let (as_a, as_c) = (caller_of(&world.app, &a), caller_of(&world.app, &c));
         let to = Address { channel: Channel::Discord, to: Some("42".to_owned()), account_id: None };
         for session in [&a, &b] {
-            store.patch_session(&session.id, SessionPatch::Delivery(to.clone()), now()).await.expect("patched");
+            store
+                .patch_session(&session.id, SessionPatch::Delivery(to.clone()), now())
+                .await
+                .expect("patched");
         }
         let at_work = AtWork::new(&node(&world.app, &stage, 5_000));
         let ask = |to: &str, message: &str| json!({"sessionKey": to, "message": message});
 
-        let answer = world.answer(&as_a, "sessions_send", ask("agent:b:main", &format!("{text}\n\nend"))).await;
+        let answer =
+            world.answer(&as_a, "sessions_send", ask("agent:b:main", &format!("{text}\n\nend"))).await;
         check_json("a reply", &answer.structured.expect("data"), &shown);
         let answer = world.answer(&as_a, "sessions_send", ask("agent:b:main", "fail")).await;
         check_json("an error", &answer.structured.expect("data"), &shown);
@@ -314,7 +318,12 @@ async fn a_secret_that_a_report_would_cut_in_two_is_masked_first() {
             let told = report.split_once("\nNotes: ").expect("notes").0;
             let told = told.strip_prefix("Status: ok\nResult: ").expect("a result");
             let whole = format!("{filling}{shown}\nend");
-            assert!(whole.starts_with(told), "{:?} at {place} is told as {:?}", text, &told[told.len() - 80..]);
+            assert!(
+                whole.starts_with(told),
+                "{:?} at {place} is told as {:?}",
+                text,
+                &told[told.len() - 80..]
+            );
             assert!(told.len() <= REPORT_BYTES_MAX);
         }
     }

@@ -91,8 +91,7 @@ pub(crate) async fn texts(store: &dyn Store, session: &Session, role: Role) -> V
 /// A tree has as many runs as it may, and besides those only what brings an answer home.
 fn check_tree(runs: &[Run], root: &RunId, most: usize, hops: u32) {
     let below: Vec<&Run> = runs.iter().filter(|run| run.lineage.root == *root).collect();
-    let is_delivery =
-        |run: &&&Run| matches!(run.errand, Errand::LateReply { .. } | Errand::Report { .. });
+    let is_delivery = |run: &&&Run| matches!(run.errand, Errand::LateReply { .. } | Errand::Report { .. });
     let deliveries = below.iter().filter(is_delivery).count();
     let asked = below.iter().filter(|run| matches!(run.errand, Errand::Send(_) | Errand::Spawn(_))).count();
     assert!(below.len() - deliveries <= most, "{} runs of at most {most}", below.len() - deliveries);
@@ -182,7 +181,8 @@ async fn fifty_sessions_told_to_reply_for_ever_end_within_the_limits() {
     let mut sessions = Vec::new();
     for n in 0..SESSIONS {
         let agent = ["a", "b", "c"][n % 3];
-        sessions.push(store.ensure_session(new_session(&format!("s{n:02} agent={agent}"))).await.expect("made"));
+        sessions
+            .push(store.ensure_session(new_session(&format!("s{n:02} agent={agent}"))).await.expect("made"));
     }
     let begun = Instant::now();
     let at_work = AtWork::new(&node(&world.app, &stage, 5_000));
@@ -199,7 +199,10 @@ async fn fifty_sessions_told_to_reply_for_ever_end_within_the_limits() {
     let mut refused = 0;
     for session in &sessions {
         let told = texts(&*store, session, Role::ToolResult).await;
-        refused += told.iter().filter(|text| text.contains("stops here") || text.contains("try again later")).count();
+        refused += told
+            .iter()
+            .filter(|text| text.contains("stops here") || text.contains("try again later"))
+            .count();
     }
     assert!(refused >= SESSIONS, "{refused} refusals were seen");
     check_memory();
@@ -264,8 +267,9 @@ async fn a_thousand_messages_to_one_session_are_refused_or_answered_and_none_is_
                     accepted.insert(format!("message {n}"));
                 }
                 (_, Err(error)) => {
-                    let text =
-                        format!("{QUEUE} messages wait in this session already, of at most {QUEUE}; try again later");
+                    let text = format!(
+                        "{QUEUE} messages wait in this session already, of at most {QUEUE}; try again later"
+                    );
                     assert_eq!(error.to_string(), text);
                     refused += 1;
                 }

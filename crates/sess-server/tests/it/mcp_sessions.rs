@@ -197,13 +197,17 @@ async fn no_metadata_or_text_of_a_client_says_who_a_message_is_from() {
             let inbox = ask(&mut client, "t-2", "sessions_inbox", json!({})).await;
             let inbox = &inbox["structuredContent"]["messages"];
             assert_eq!(inbox.as_array().map(Vec::len), Some(1), "{inbox}");
-            assert_eq!((&inbox[0]["from"], &inbox[0]["message"]), (&json!("agent:codex:chat:t-1"), &json!(text)));
+            assert_eq!(
+                (&inbox[0]["from"], &inbox[0]["message"]),
+                (&json!("agent:codex:chat:t-1"), &json!(text))
+            );
             let reply = json!({"runId": answer["runId"], "message": text});
             ask(&mut client, "t-2", "sessions_reply", reply).await;
             sent += 1;
         }
     }
-    let history = ask(&mut client, "t-1", "sessions_history", json!({"sessionKey": "t-2", "limit": 1000})).await;
+    let history =
+        ask(&mut client, "t-1", "sessions_history", json!({"sessionKey": "t-2", "limit": 1000})).await;
     let messages = history["structuredContent"]["messages"].as_array().expect("messages");
     assert_eq!(messages.len(), 2 * sent);
     for message in messages {

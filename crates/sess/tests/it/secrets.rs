@@ -91,7 +91,8 @@ fn no_command_shows_a_secret_and_no_agent_gets_it_unmasked() {
     add(&["list", "--json"]);
     add(&["tool", "call", "sessions_list", "{\"messageLimit\": 20}"]);
     for run in &runs {
-        let (id, session) = (run["run_id"].as_str().expect("an id"), run["session_id"].as_str().expect("an id"));
+        let (id, session) =
+            (run["run_id"].as_str().expect("an id"), run["session_id"].as_str().expect("an id"));
         add(&["wait", id]);
         add(&["wait", id, "--json"]);
         add(&["history", session, "--tools"]);
