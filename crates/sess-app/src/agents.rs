@@ -31,7 +31,7 @@ use sess_core::{
     key::SessionKind,
     message::{Body, Provenance, Role},
     permission::Trust,
-    policy::Verb,
+    policy::{Standing, Verb},
     redact::redact,
     rules::DirectScope,
     run::{BootTime, Errand, Lineage, Run, RunState},
@@ -121,6 +121,8 @@ pub struct Request {
     pub agent: AgentId,
     /// What is said; may be empty when there is a note.
     pub text: String,
+    /// The session whose words they are; `None` for the person's own.
+    pub from: Option<SessionKey>,
     /// What the program tells the agent before that.
     pub note: Option<Body>,
     pub idempotency_key: Option<String>,
@@ -182,6 +184,13 @@ impl Agents {
             None if is_global => return self.open_main(caller, "main").await,
             None => sess_core::id::uuid(app.random()),
             Some("main") => return self.open_main(caller, "main").await,
+            // An agent speaks in sessions that it may send to, and in new ones.
+            Some(reference) if caller.standing == Standing::Agent => {
+                match (app.may_send(caller, reference).await, reference.parse::<SessionId>()) {
+                    (Err(error), Ok(id)) if error.kind() == Kind::NotFound => id,
+                    (reached, _) => return reached,
+                }
+            }
             Some(reference) => match app.resolve(caller, reference).await {
                 Ok(session) if session.source == Source::Native => return Ok(session.into()),
                 Ok(session) => {
@@ -212,11 +221,20 @@ impl Agents {
 
     /// Returns the main session of an agent, which is made at its first use.
     async fn open_main(&self, caller: &Caller, reference: &str) -> Result<NewSession> {
-        let reached = self.app().reach(caller, reference, Verb::Send).await?;
+        let app = self.app();
+        if caller.standing == Standing::Agent {
+            return app.may_send(caller, reference).await;
+        }
+        let reached = app.reach(caller, reference, Verb::Send).await?;
         match reached.session {
             Some(session) => Ok(session.into()),
-            None => self.app().first_use(reached.key),
+            None => app.first_use(reached.key),
         }
+    }
+
+    /// Returns the session whose words a caller's are; `None` for the person.
+    pub async fn speaker(&self, caller: &Caller) -> Result<Option<SessionKey>> {
+        Ok(self.app().present(caller).await?.map(|own| own.key))
     }
 
     /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.
@@ -283,7 +301,14 @@ impl Agents {
         }
         if !request.text.trim().is_empty() {
             let mut said = Body::text(Role::User, request.text, at);
-            said.provenance = Some(Provenance::ExternalUser);
+            said.provenance = Some(match request.from {
+                None => Provenance::ExternalUser,
+                Some(source_session_key) => Provenance::InterSession {
+                    source_session_key,
+                    source_channel: None,
+                    source_tool: Some("run".to_owned()),
+                },
+            });
             add(said);
         }
         let id = RunId::new(app.random());

@@ -20,10 +20,15 @@ const MESSAGES_LOOKED_AT: usize = 100;
 const DELETED_BY: &str = "runtime";
 
 impl App {
+    /// Lets follow what has to follow the runs that have ended.
+    pub async fn settle(&self) -> Result<()> {
+        self.settle_ended(&*self.store()?).await
+    }
+
     /// Settles the ended runs that nobody has settled yet. What cannot be settled costs itself only.
     pub(crate) async fn settle_ended(&self, store: &dyn Store) -> Result<()> {
         for run in store.unsettled_runs(UNSETTLED_LOOKED_AT).await? {
-            if let Err(error) = self.settle(store, &run).await {
+            if let Err(error) = self.settle_run(store, &run).await {
                 tracing::warn!(%error, run = %run.id, "what follows a run is not settled yet");
             }
         }
@@ -35,7 +40,7 @@ impl App {
         let settled = async {
             match store.run(run).await? {
                 Some(run) if run.state.has_ended() && run.errand != Errand::Message => {
-                    self.settle(store, &run).await
+                    self.settle_run(store, &run).await
                 }
                 _ => Ok(()),
             }
@@ -46,7 +51,7 @@ impl App {
     }
 
     /// Commits what follows an ended run, unless another node was first.
-    async fn settle(&self, store: &dyn Store, run: &Run) -> Result<()> {
+    async fn settle_run(&self, store: &dyn Store, run: &Run) -> Result<()> {
         let Some(session) = store.session(&run.session).await? else {
             store.settle_run(&run.id, Vec::new(), self.now()).await?;
             return Ok(());
@@ -116,8 +121,8 @@ impl App {
         if !matches!(run.errand, Errand::Send(_) | Errand::Round(_)) {
             return Ok(false);
         }
-        let most = self.configured()?.rules.limits.tree_runs as usize;
-        Ok(store.runs_below(&run.lineage.root, most).await?.len() >= most)
+        let most = self.configured()?.rules.limits.tree_runs;
+        Ok(store.count_below(&run.lineage.root).await? >= u64::from(most))
     }
 
     /// Turns a decision into what the store commits; nothing when its session is gone.
@@ -180,8 +185,10 @@ impl App {
                 }
             }
         });
+        let id = RunId::new(self.random());
+        message.run_id = Some(id.to_string());
         NewRun {
-            id: RunId::new(self.random()),
+            id,
             agent: to.agent.clone(),
             session: to.into(),
             at,

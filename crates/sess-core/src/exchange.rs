@@ -92,9 +92,8 @@ pub fn follow_up(run: &Run, known: &Known<'_>) -> Vec<FollowUp> {
             }
             let errand = Errand::Report { child: child.clone(), of: run.id.clone() };
             let told = FollowUp::Run { session: requester.clone(), from: child, text: text.clone(), errand };
-            let is_silent = run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP);
             let post = FollowUp::Post { session: requester.clone(), text: text.clone() };
-            [Some(told), (!is_silent).then_some(post)].into_iter().flatten().collect()
+            [Some(told), (!is_silent(run)).then_some(post)].into_iter().flatten().collect()
         }
         Errand::Report { child, .. } => {
             let was_seen = run.started_at.is_some() || run.handed_over_at.is_some();
@@ -137,9 +136,11 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             if is_reachable && !send.is_awaited {
                 next.push(late(reply.to_owned()));
             }
-            next.extend(announce(&run.id, &run.id, known.session, known));
+            next.extend(announce(&run.id, &run.id, send, known));
         }
-        None => {}
+        None if is_silent(run) => {}
+        // It wants no rounds; what to post is another question.
+        None => next.extend(announce(&run.id, &run.id, send, known)),
     }
     next
 }
@@ -162,18 +163,24 @@ fn after_round(run: &Run, round: &Round, known: &Known<'_>) -> Vec<FollowUp> {
             let (session, from) = (others.clone(), known.session.clone());
             vec![FollowUp::Run { session, from, text: reply.to_owned(), errand }]
         }
-        Some(_) => announce(&first.id, &run.id, target, known).into_iter().collect(),
-        None => announce(&first.id, &round.answers, target, known).into_iter().collect(),
+        Some(_) => announce(&first.id, &run.id, send, known).into_iter().collect(),
+        None => announce(&first.id, &round.answers, send, known).into_iter().collect(),
     }
 }
 
-fn announce(first: &RunId, latest: &RunId, target: &SessionKey, known: &Known<'_>) -> Option<FollowUp> {
-    (known.target_runs && !known.is_tree_full).then(|| FollowUp::Run {
+fn announce(first: &RunId, latest: &RunId, send: &Send, known: &Known<'_>) -> Option<FollowUp> {
+    let target = known.target.filter(|_| known.target_runs && !known.is_tree_full)?;
+    Some(FollowUp::Run {
         session: target.clone(),
-        from: target.clone(),
+        from: send.requester.clone(),
         text: "Agent-to-agent announce step.".to_owned(),
         errand: Errand::Announce(Announce { first: first.clone(), latest: latest.clone() }),
     })
+}
+
+/// Tells whether a run asked for silence in its channel.
+fn is_silent(run: &Run) -> bool {
+    run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP)
 }
 
 /// Returns what a run that ended well has said to others: no control words, and not nothing.
@@ -228,6 +235,8 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
         _ => 0.0,
     };
     let spent = Spent::from(&run.usage);
+    // Set back, so that no line of the child's words passes for one of ours.
+    let (result, notes) = (result.replace('\n', "\n  "), notes.replace('\n', "\n  "));
     let mut text = format!("Status: {}\nResult: {result}\nNotes: {notes}\n", status(run.state));
     let _infallible = write!(
         text,

@@ -223,6 +223,9 @@ pub trait Runs: Send + Sync {
     /// Returns up to `limit` runs that `root` led to, itself included, oldest first.
     async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>>;
 
+    /// Counts the runs that `root` led to, itself included.
+    async fn count_below(&self, root: &RunId) -> Result<u64>;
+
     /// Returns up to `limit` ended runs, oldest first, whose follow-up is not settled.
     async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>>;
 

@@ -129,6 +129,12 @@ pub enum Command {
     /// Say which session a call from here would belong to, and how we know
     Whoami,
 
+    /// Take secrets out of what is stored: messages, plans, results, search index, mirrors
+    ///
+    /// They are masked whenever an agent reads them, but stay in the store until this takes them out. Without
+    /// --yes it only counts them.
+    Scrub(Scrub),
+
     /// Check the store, and say what to do about what is wrong
     Doctor(Doctor),
 
@@ -239,6 +245,17 @@ pub struct One {
     /// An id, the first 8 or more characters of one, a key, or -1 for the newest
     #[arg(value_name = "REF", allow_negative_numbers = true)]
     pub reference: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Scrub {
+    /// Only this session: an id, the first 8 or more characters of one, a key, or -1 for the newest
+    #[arg(value_name = "REF", allow_negative_numbers = true)]
+    pub reference: Option<String>,
+
+    /// Do it; there is no way back
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -226,6 +226,14 @@ impl Runs for Sqlite {
         Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
+    async fn count_below(&self, root: &RunId) -> Result<u64> {
+        let below = self.readers.query(|reader| {
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+            reader.prepare_cached(BELOW_COUNT)?.query_row([root.as_str()], count)
+        })?;
+        Ok(below + 1)
+    }
+
     async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>> {
         let limit = messages::signed(limit as u64);
         let rows = self.readers.query(|reader| readable(reader, UNSETTLED, params![limit]))?;

@@ -16,6 +16,7 @@ pub mod plan;
 pub mod read;
 pub mod run;
 pub mod runs;
+pub mod scrub;
 pub mod search;
 pub mod send;
 pub mod spawn;
@@ -112,7 +113,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
     match command {
         None => overview::run(context, output).await?,
         Some(Command::Demo) => demo::run(output).await?,
-        Some(Command::Run(args)) => return run::run(context, output, args).await,
+        Some(Command::Run(args)) => return Box::pin(run::run(context, output, args)).await,
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
@@ -149,6 +150,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Import(args)) => return import::import(context, output, args).await,
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
+        Some(Command::Scrub(args)) => scrub::run(context, output, args).await?,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,

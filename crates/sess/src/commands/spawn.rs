@@ -59,7 +59,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         let text = format!("{} · run {}", answer.child_session_key, short(&answer.run_id));
         output.say(&dim.apply_to(text).to_string());
     }
-    let run = until_end(context, output, &run, Some(Duration::from_secs(seconds))).await?;
+    let Some(run) = until_end(context, output, &run, Some(Duration::from_secs(seconds))).await? else {
+        return Ok(ExitCode::from(wait::INTERRUPTED));
+    };
     if output.json {
         let row = context.app.run_row(&context.caller, &run).await;
         let mut data = serde_json::to_value(&answer)?;

@@ -18,6 +18,8 @@ use super::{
 };
 use crate::{cli, output::Output};
 
+/// As a shell reports Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 /// How long nothing moves on the terminal before a spinner shows that somebody waits.
 const SPINNER_AFTER: Duration = Duration::from_millis(500);
 
@@ -25,7 +27,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow:
     let run = context.app.find_run(&context.caller, &args.one.run).await?;
     node::start(context, &run)?;
     let timeout = args.timeout.map(Duration::from_secs);
-    let run = until_end(context, output, &run, timeout).await?;
+    let Some(run) = until_end(context, output, &run, timeout).await? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
     if output.json {
         let row = context.app.run_row(&context.caller, &run).await?;
         output.data(&masked_row(context, row)?)?;
@@ -50,13 +54,13 @@ pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> an
     Ok(())
 }
 
-/// Waits for a run's end, at most so long; returns it as it stands then.
+/// Waits for a run's end, at most so long; returns it as it stands then. `None` when the person no longer waits.
 pub async fn until_end(
     context: &Context,
     output: &Output,
     run: &Run,
     timeout: Option<Duration>,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<Option<Run>> {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
     spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -78,13 +82,12 @@ pub async fn until_end(
                 spinner.finish_and_clear();
                 let id = short(run.id.as_str());
                 output.say(&format!("no longer waiting; the run goes on: `sess cancel {id}` stops it"));
-                // As a shell would report the signal.
-                std::process::exit(130);
+                return Ok(None);
             }
         }
     };
     spinner.finish_and_clear();
-    Ok(ended)
+    Ok(Some(ended))
 }
 
 /// Prints what a run came to, and returns its exit code.

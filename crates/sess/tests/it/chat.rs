@@ -547,7 +547,7 @@ fn whoever_leaves_waits_for_sub_agents_or_cancels_them() {
     chat.expect("1 run goes on for this session: waiting; Ctrl-C cancels");
     chat.send("\x03");
     chat.expect("cancelled");
-    // The report on it is the session's next run, here or in the next process.
+    chat.expect("So be it.");
     assert_eq!(chat.end(), Some(0));
     let runs = world.json(["runs"]);
     let runs = runs["runs"].as_array().expect("a list");

@@ -101,7 +101,7 @@ impl Lines {
     }
 
     /// Shows rows above the message that is being typed, which stays as it is.
-    pub fn print_above(&self, rows: Vec<String>) {
+    pub fn print_above(&self, rows: &[String]) {
         let Some(above) = &self.above else { return };
         let text = format!("{}\n\n", rows.join("\n"));
         if let Err(error) = above.lock().unwrap_or_else(PoisonError::into_inner).print(text) {

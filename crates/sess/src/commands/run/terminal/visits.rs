@@ -188,7 +188,14 @@ impl Chat {
         let mut is_cancelled = false;
         loop {
             changes.mark_unchanged();
-            let open = self.open_runs().await?;
+            let mut open = self.open_runs().await?;
+            if open.is_empty() {
+                // The report on a task that has just ended may not be queued yet.
+                self.agents.app().settle().await?;
+                open = self.open_runs().await?;
+            }
+            let rows = self.visits(Shown::All).await?;
+            self.print(Last::Talk, rows);
             if open.is_empty() {
                 return Ok(());
             }
@@ -197,8 +204,6 @@ impl Chat {
                 let runs = if open.len() == 1 { "run goes" } else { "runs go" };
                 self.note(&format!("{} {runs} on for this session: waiting; Ctrl-C cancels", open.len()));
             }
-            let rows = self.visits(Shown::All).await?;
-            self.print(Last::Talk, rows);
             tokio::select! {
                 _ = changes.changed() => {}
                 () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
