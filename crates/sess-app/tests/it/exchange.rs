@@ -193,6 +193,7 @@ impl Channels for Discord {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "retries are told by the wall clock")]
 #[tokio::test]
 async fn announces_are_posted_again_until_they_are_delivered() {
     let world = {

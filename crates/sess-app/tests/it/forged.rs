@@ -25,6 +25,7 @@ use crate::{
 /// How many forged calls one case makes.
 const BATCH: usize = 12;
 
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
 fn cases() -> u32 {
     std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
 }

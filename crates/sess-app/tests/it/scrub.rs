@@ -47,7 +47,8 @@ async fn after_a_scrub_no_file_holds_the_secret() {
     store.queue_run(NewRun { errand: Errand::LateReply { of: run.clone() }, ..new }).await.expect("queued");
     let until = sess_store::boot_time().expect("a clock").plus(60_000);
     let lease = Lease { token: "t".to_owned(), node: "n".to_owned(), until };
-    let leased = store.lease_run(&session.id, &[session.agent.clone()], lease.clone(), now()).await;
+    let leased =
+        store.lease_run(&session.id, std::slice::from_ref(&session.agent), lease.clone(), now()).await;
     leased.expect("an answer").expect("it is due");
     let outcome = Outcome {
         state: RunState::Failed,

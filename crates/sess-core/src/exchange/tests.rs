@@ -214,6 +214,30 @@ fn a_round_that_ends_the_rounds_is_followed_by_the_announce_of_the_latest_words(
     }
 }
 
+#[test]
+fn when_one_request_has_led_to_enough_answers_come_home_and_nobody_is_asked_for_more() {
+    let (ann, bob) = (key(REQUESTER), key(TARGET));
+    let round = Errand::Round(Round { first: run_id(1), number: 2, answers: run_id(1), from: bob.clone() });
+    let check = |errand: Errand, session: &SessionKey, follows: &[&str]| {
+        let first = run(1, send(5, false), RunState::Done, Some("yes"));
+        let known = Known {
+            session,
+            first: Some(&first),
+            target: Some(&bob),
+            target_runs: true,
+            requester: Requester::Runs,
+            report: Some("Status: ok".to_owned()),
+            cleanup: Cleanup::Keep,
+            is_tree_full: true,
+        };
+        assert_eq!(told(&follow_up(&run(1, errand, RunState::Done, Some("yes")), &known)), follows);
+    };
+    let late = format!("late reply in {REQUESTER} from {TARGET}: yes");
+    check(send(5, false), &bob, &[late.as_str()]);
+    check(send(5, true), &bob, &[]);
+    check(round, &ann, &[]);
+}
+
 fn child() -> Session {
     let id: SessionId = "child".parse().expect("an id");
     let new = NewSession::chat(id, Source::Native, Timestamp::default());

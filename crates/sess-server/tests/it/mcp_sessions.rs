@@ -26,7 +26,9 @@ fn call(thread: &str, tool: &str, arguments: Value, meta: Value) -> Value {
     ] {
         meta[key] = value;
     }
-    json!({"name": tool, "arguments": arguments, "_meta": meta})
+    let mut params = json!({"name": tool, "_meta": meta});
+    params["arguments"] = arguments;
+    params
 }
 
 async fn ask(client: &mut Client, thread: &str, tool: &str, arguments: Value) -> Value {
