@@ -228,6 +228,7 @@ fn when_one_request_has_led_to_enough_answers_come_home_and_nobody_is_asked_for_
             requester: Requester::Runs,
             report: Some("Status: ok".to_owned()),
             cleanup: Cleanup::Keep,
+            is_awaited: matches!(&errand, Errand::Send(send) if send.awaited_by.is_some()),
             is_tree_full: true,
         };
         assert_eq!(told(&follow_up(&run(1, errand, RunState::Done, Some("yes")), &known)), follows);
