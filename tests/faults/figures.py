@@ -23,6 +23,7 @@ FULL = {
     "run_chains": 100,
     "run_kills": 200,
     "leases": 100,
+    "child_leases": 100,
     "lease_clocks": 50,
     # Each dies at four points of an exchange.
     "exchange_chains": 300,
@@ -43,6 +44,7 @@ TENTH = {
     "run_chains": 20,
     "run_kills": 20,
     "leases": 20,
+    "child_leases": 20,
     "lease_clocks": 20,
     "exchange_chains": 30,
     "waits": 100,
@@ -62,6 +64,7 @@ LONG = {
     "run_chains": 2_000,
     "run_kills": 10_000,
     "leases": 10_000,
+    "child_leases": 10_000,
     "lease_clocks": 200,
     "exchange_chains": 6_000,
     "waits": 5_000,

@@ -4,7 +4,8 @@ P13: a wrong wall clock neither ends a lease nor prolongs it.
 A node is stopped in the middle of a turn; another one, which waits for the session, has
 to settle the run when the lease ends. Then the first one goes on, and must find that
 nothing it still has to say is wanted. With the clocks wrong the same holds, and a node
-that is merely slow keeps its run.
+that is merely slow keeps its run. A spawned child whose node is stopped is reported to
+its parent as aborted, once, whatever its node still has to say.
 """
 
 import glob
@@ -15,8 +16,10 @@ import sqlite3
 import time
 from contextlib import closing
 
+import exchanges
 from lab import Broken, Lab
 from nodes import LEASE_MS, MARK, Model, Node, Room
+from sess import Mcp
 
 NAME = "leases"
 LIBRARIES = "/usr/lib/*/faketime/libfaketimeMT.so.1"
@@ -35,10 +38,25 @@ LIVELY = [{"text": "That took a while.", "delay_ms": 2_000}]
 ATTEMPTS = 20
 
 
+def family() -> list[dict]:
+    """Replies of a parent that spawns a slow child."""
+    def one(system: str, when: str, **reply) -> dict:
+        return {"system": system, "when": when} | reply
+
+    spawn = [{"name": "sessions_spawn", "arguments": {"task": "Child task"}}]
+    return [
+        one("You are a sub-agent", "Child task", text="Child done.", delay_ms=700),
+        one("You are A.", "message", tool_calls=spawn),
+        one("You are A.", "accepted", text="Spawned."),
+        one("You are A.", "Status:", text="Noted."),
+    ] * 5
+
+
 def run(lab: Lab) -> str:
     library = next(iter(glob.glob(LIBRARIES)), None)
     settled_s: list[float] = []
-    slow, lively = Model(lab, SLOW), Model(lab, LIVELY)
+    slow, lively, parent = Model(lab, SLOW), Model(lab, LIVELY), Model(lab, family(), exchanges.team)
+    reported_s: list[float] = []
     kept = 0
     try:
         lab.each(range(lab.figures.leases),
@@ -51,12 +69,17 @@ def run(lab: Lab) -> str:
                      lambda item: settled_s.append(stop(lab, slow, f"clock-{item[0]}", item[1], library)))
             lab.each(ways[half:], lambda clocks: keep(lab, lively, clocks, library))
             kept = len(ways) - half
+        lab.each(range(lab.figures.child_leases),
+                 lambda number: reported_s.append(stop_child(lab, parent, number)))
     finally:
         slow.stop()
         lively.stop()
+        parent.stop()
     clocks = f"{kept} kept by live ones with a clock wrong" if library else "no faketime for wrong clocks"
     return (f"P5, P13 leases: {len(settled_s):,} runs of stopped nodes settled after {min(settled_s, default=0):.2f} to "
-            f"{max(settled_s, default=0):.2f} s (the lease is {LEASE_MS} ms), {clocks}, {{lost}}")
+            f"{max(settled_s, default=0):.2f} s (the lease is {LEASE_MS} ms), {clocks}; {len(reported_s):,} children of "
+            f"stopped nodes reported as aborted, once, after {min(reported_s, default=0):.2f} to "
+            f"{max(reported_s, default=0):.2f} s, {{lost}}")
 
 
 def wrong_clock(library: str | None, shift: str | None) -> dict:
@@ -120,6 +143,61 @@ def try_to_stop(lab: Lab, model: Model, rng: random.Random, first_env: dict, sec
     if room.node().wait() != 0:
         raise Broken(f"the session does not go on: {room.states()}, in {room.home}")
     room.check()
+    room.remove()
+    return took_s
+
+
+def stop_child(lab: Lab, model: Model, number: int) -> float:
+    """Stops the node of a spawned child; returns how long it took until its parent was told."""
+    rng = lab.rng(NAME, "child", number)
+    for _ in range(ATTEMPTS):
+        took_s = try_to_stop_child(lab, model, rng)
+        if took_s is not None:
+            return took_s
+    raise Broken(f"no child was stopped in its middle, in {ATTEMPTS} attempts")
+
+
+SPAWNED = "SELECT id, state, begun FROM runs WHERE errand LIKE '%\"spawn\"%'"
+REPORTS = "SELECT id, state FROM runs WHERE errand LIKE '%\"report\"%'"
+
+
+def try_to_stop_child(lab: Lab, model: Model, rng: random.Random) -> float | None:
+    """Returns nothing when the child had ended, or had not begun, when its node stood still."""
+    room = Room(lab, model, "leases")
+    first = room.node(agent="a")
+    until(room, "a child begins", lambda: any(begun for _, _, begun in room.ask(SPAWNED)))
+    time.sleep(rng.random() * 0.5)
+    is_stopped = stop_outside_commit(room, first)
+    stopped = time.monotonic()
+    [(child, state, _)] = room.ask(SPAWNED)
+    if not is_stopped or state != "running":
+        first.signal(signal.SIGCONT)
+        first.wait()
+        exchanges.finish(room)
+        exchanges.check(room)
+        room.remove()
+        return None
+    # Another node, which does whatever there is to do.
+    second = Mcp(room.sess, "other", {"SESS_CONFIG": str(model.team)})
+    second.greet()
+    second.call("sessions_list")
+    until(room, "the parent is told", lambda: [state for _, state in room.ask(REPORTS)] == ["done"])
+    took_s = time.monotonic() - stopped
+    if took_s > LEASE_MS / 1000 + TOLERANCE_S:
+        raise Broken(f"a child with a lease of {LEASE_MS} ms was reported after {took_s:.2f} s, in {room.home}")
+    before = room.bodies_of(child)
+    first.signal(signal.SIGCONT)
+    first.wait()
+    time.sleep(rng.random() * 0.2)
+    [(_, state, _)] = room.ask(SPAWNED)
+    if state != "aborted" or room.bodies_of(child) != before:
+        raise Broken(f"a late result was recorded: child {child} is {state}, in {room.home}")
+    if any("Child done." in body for body, in room.ask("SELECT body FROM messages")):
+        raise Broken(f"a late result was told, in {room.home}")
+    second.close()
+    # Each child was reported once, with the runtime's word.
+    exchanges.check(room)
+    room.sess.must("doctor")
     room.remove()
     return took_s
 

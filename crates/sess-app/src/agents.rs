@@ -31,21 +31,21 @@ use sess_core::{
     key::SessionKind,
     message::{Body, Provenance, Role},
     permission::Trust,
-    policy::Verb,
+    policy::{Standing, Verb},
     redact::redact,
     rules::DirectScope,
     run::{BootTime, Errand, Lineage, Run, RunState},
     sandbox::{self, Sandbox},
     session::{NewSession, Runner, Session, ThinkingLevel},
 };
-use sess_store::{Lease, NewMessage, NewRun, Store};
+use sess_store::{Lease, NewMessage, NewRun, Seat, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{App, Caller, Error, Kind, Result, requests::request_key};
 
-use executing::Attendance;
-use seats::Attended;
+use executing::{Attendance, Leaving};
+use seats::{Attended, TakenSeat};
 
 pub use node::Work;
 pub use person::{Answer, Nobody, Permission, Person, Place, Question};
@@ -121,6 +121,8 @@ pub struct Request {
     pub agent: AgentId,
     /// What is said; may be empty when there is a note.
     pub text: String,
+    /// The session whose words they are; `None` for the person's own.
+    pub from: Option<SessionKey>,
     /// What the program tells the agent before that.
     pub note: Option<Body>,
     pub idempotency_key: Option<String>,
@@ -182,6 +184,13 @@ impl Agents {
             None if is_global => return self.open_main(caller, "main").await,
             None => sess_core::id::uuid(app.random()),
             Some("main") => return self.open_main(caller, "main").await,
+            // An agent speaks in sessions that it may send to, and in new ones.
+            Some(reference) if caller.standing == Standing::Agent => {
+                match (app.may_send(caller, reference).await, reference.parse::<SessionId>()) {
+                    (Err(error), Ok(id)) if error.kind() == Kind::NotFound => id,
+                    (reached, _) => return reached,
+                }
+            }
             Some(reference) => match app.resolve(caller, reference).await {
                 Ok(session) if session.source == Source::Native => return Ok(session.into()),
                 Ok(session) => {
@@ -212,11 +221,20 @@ impl Agents {
 
     /// Returns the main session of an agent, which is made at its first use.
     async fn open_main(&self, caller: &Caller, reference: &str) -> Result<NewSession> {
-        let reached = self.app().reach(caller, reference, Verb::Send).await?;
+        let app = self.app();
+        if caller.standing == Standing::Agent {
+            return app.may_send(caller, reference).await;
+        }
+        let reached = app.reach(caller, reference, Verb::Send).await?;
         match reached.session {
             Some(session) => Ok(session.into()),
-            None => self.app().first_use(reached.key),
+            None => app.first_use(reached.key),
         }
+    }
+
+    /// Returns the session whose words a caller's are; `None` for the person.
+    pub async fn speaker(&self, caller: &Caller) -> Result<Option<SessionKey>> {
+        Ok(self.app().present(caller).await?.map(|own| own.key))
     }
 
     /// Queues a request and executes it here, with whatever was queued before it; returns the run as it ended.
@@ -245,27 +263,24 @@ impl Agents {
         if request.session.title.is_empty() {
             request.session.title = title(&request.text);
         }
-        let session = request.session.clone();
-        let _here = self.inner.attended.enter(&session.id);
-        // From before it is queued: no other node takes what somebody here waits for.
-        let (seat, queued) = tokio::join!(self.take_seat(&session), self.queue_below(request, parent));
-        let run = queued?;
+        let _here = self.inner.attended.enter(&request.session.id);
+        // Taken with the run: no other node takes what somebody here waits for.
+        let seat = TakenSeat::new(self, self.app().store()?, &request.session.id);
+        let run = self.queue_below(request, parent, Some(self.new_seat()?)).await?;
         told(&run);
-        match seat {
-            Some(seat) => tokio::select! {
-                finished = self.finish(&run, cancel) => finished,
-                () = seat.keep() => unreachable!("a seat is kept until it is given up"),
-            },
-            None => self.finish(&run, cancel).await,
+        let leaving = Leaving { seat: &seat, after: &run.id };
+        tokio::select! {
+            finished = self.finish_and_leave(&run, cancel, Some(leaving)) => finished,
+            () = seat.keep() => unreachable!("a seat is kept until it is given up"),
         }
     }
 
     /// Makes a request durable.
     pub async fn queue(&self, request: Request) -> Result<Run> {
-        self.queue_below(request, None).await
+        self.queue_below(request, None, None).await
     }
 
-    async fn queue_below(&self, request: Request, parent: Option<&Run>) -> Result<Run> {
+    async fn queue_below(&self, request: Request, parent: Option<&Run>, seat: Option<Seat>) -> Result<Run> {
         let app = self.app();
         let at = app.now();
         if request.text.trim().is_empty() && request.note.is_none() {
@@ -284,7 +299,14 @@ impl Agents {
         }
         if !request.text.trim().is_empty() {
             let mut said = Body::text(Role::User, request.text, at);
-            said.provenance = Some(Provenance::ExternalUser);
+            said.provenance = Some(match request.from {
+                None => Provenance::ExternalUser,
+                Some(source_session_key) => Provenance::InterSession {
+                    source_session_key,
+                    source_channel: None,
+                    source_tool: Some("run".to_owned()),
+                },
+            });
             add(said);
         }
         let id = RunId::new(app.random());
@@ -299,16 +321,29 @@ impl Agents {
             caps: Vec::new(),
             id,
         };
-        Ok(app.store()?.queue_run(run).await?)
+        let store = app.store()?;
+        Ok(match seat {
+            Some(seat) => store.queue_run_seated(run, seat).await?,
+            None => store.queue_run(run).await?,
+        })
     }
 
     /// Executes the runs of a session until this one has ended, here or elsewhere.
     pub async fn finish(&self, run: &Run, cancel: &CancellationToken) -> Result<Run> {
+        self.finish_and_leave(run, cancel, None).await
+    }
+
+    async fn finish_and_leave(
+        &self,
+        run: &Run,
+        cancel: &CancellationToken,
+        leaving: Option<Leaving<'_>>,
+    ) -> Result<Run> {
         let app = self.app();
         let store = app.store()?;
         let names = self.names();
         let _here = self.inner.attended.enter(&run.session);
-        let attendance = Attendance::in_person(self);
+        let attendance = Attendance::in_person(self, leaving);
         let mut changes = store.changes();
         let mut blocked_since: Option<Instant> = None;
         let (begun, mut was_told) = (Instant::now(), false);
@@ -328,9 +363,7 @@ impl Agents {
             if let Some(leased) = store.lease_run(&run.session, &names, lease.clone(), app.now()).await? {
                 // Who gives up on their own run has no say about one that was queued before it.
                 let stop = if leased.id == run.id { cancel.child_token() } else { CancellationToken::new() };
-                let id = leased.id.clone();
                 self.execute(&*store, leased, lease, &stop, &attendance).await?;
-                app.settle_one(&*store, &id).await;
                 continue;
             }
             let until = store.running_until(&run.session).await?;

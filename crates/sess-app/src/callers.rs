@@ -6,6 +6,7 @@ use sess_core::{
     identity::{Claim, Identity, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     run::Run,
+    sandbox::SessionTools,
     session::{NewSession, Runner, Session},
 };
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,14 @@ pub struct Whoami {
     pub stored: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// How a caller is confined.
+#[derive(Clone, Copy)]
+pub(crate) struct Confined {
+    /// As its session tools see it: `sessionToolsVisibility: all` lets them out.
+    pub(crate) tools: Confinement,
+    pub(crate) is_sandboxed: bool,
 }
 
 impl App {
@@ -118,8 +127,12 @@ impl App {
             Claim::Invalid(error) => return Err(error.clone().into()),
             Claim::Key(key) => {
                 let found = if self.has_store() { self.store()?.session_by_key(key).await? } else { None };
-                let found = found.ok_or_else(|| Error::NotFound(format!("session \"{key}\" not found")))?;
-                return Ok(found.into());
+                return match found {
+                    Some(found) => Ok(found.into()),
+                    // The main session of a configured agent is made at its first use.
+                    None if self.configured()?.has_main(key) => self.first_use(key.clone()),
+                    None => Err(Error::NotFound(format!("session \"{key}\" not found"))),
+                };
             }
             Claim::Id(id, source) => (id.clone(), *source),
             Claim::Own => (self.inner.own.clone(), Source::Native),
@@ -205,12 +218,39 @@ impl App {
 
     /// Returns what the context tools may show this caller.
     pub(crate) async fn visible(&self, caller: &Caller) -> Result<Scope> {
-        let key = match caller.standing {
+        let own = match caller.standing {
             Standing::Owner => None,
-            Standing::Agent => readable(self.named_session(caller).await.map(Some))?.map(|own| own.key),
+            Standing::Agent => readable(self.named_session(caller).await.map(Some))?,
         };
-        let viewer = Viewer { standing: caller.standing, key: key.as_ref(), confinement: caller.confinement };
+        let confinement = self.confined(caller, own.as_ref()).await?.tools;
+        let key = own.as_ref().map(|own| &own.key);
+        let viewer = Viewer { standing: caller.standing, key, confinement };
         Ok(context_scope(&viewer, self.settings().context_visibility))
+    }
+
+    /// Returns how the caller is confined, whichever door it came through: what runs it says so, and so does
+    /// the configuration of the agent whose session it is.
+    pub(crate) async fn confined(&self, caller: &Caller, own: Option<&NewSession>) -> Result<Confined> {
+        let told = Confined { tools: caller.confinement, is_sandboxed: caller.is_sandboxed };
+        let Some(own) = own.filter(|own| {
+            caller.standing == Standing::Agent && caller.run.is_none() && own.facts.runner == Runner::Here
+        }) else {
+            return Ok(told);
+        };
+        let configured = self.configured()?;
+        let Some(team) = &configured.team else { return Ok(told) };
+        let Some(agent) = team.agent(&own.agent) else { return Ok(told) };
+        let Some(session) = self.stored_session(&own.id).await? else { return Ok(told) };
+        Ok(match self.sandbox(team, &session, agent).await? {
+            None => told,
+            Some(sandbox) => Confined {
+                is_sandboxed: true,
+                tools: match sandbox.session_tools {
+                    SessionTools::Spawned => Confinement::Sandboxed,
+                    SessionTools::All => caller.confinement,
+                },
+            },
+        })
     }
 }
 

@@ -1,14 +1,14 @@
 //! What follows runs that have ended: what the core's decision needs is loaded, and the decision committed.
 
 use sess_core::{
-    MessageId, RunId, SessionKey,
+    MessageId, RunId, SessionId, SessionKey,
     exchange::{self, FollowUp, Known, Requester, Task},
     message::{Body, Provenance, Role},
     redact::redact,
     run::{Errand, Lineage, Run},
     session::{Address, Channel, Cleanup, Runner, Sending, Session},
 };
-use sess_store::{NewMessage, NewRun, Span, Step, Store};
+use sess_store::{Ending, Lease, NewMessage, NewRun, Span, Step, Store};
 
 use crate::{App, Error, Result};
 
@@ -46,7 +46,7 @@ impl App {
     pub(crate) async fn settle_one(&self, store: &dyn Store, run: &RunId) {
         let settled = async {
             match store.run(run).await? {
-                Some(run) if run.state.has_ended() && run.errand != Errand::Message => {
+                Some(run) if run.state.has_ended() && has_follow_up(&run.errand) => {
                     self.settle_run(store, &run).await
                 }
                 _ => Ok(()),
@@ -57,12 +57,83 @@ impl App {
         }
     }
 
-    /// Commits what follows an ended run, unless another node was first.
+    /// Commits what follows an ended run, unless somebody was first. Who comes second in this process waits
+    /// for the first.
     async fn settle_run(&self, store: &dyn Store, run: &Run) -> Result<()> {
-        let Some(session) = store.session(&run.session).await? else {
-            store.settle_run(&run.id, Vec::new(), self.now()).await?;
-            return Ok(());
+        let settling = &self.inner.settling;
+        if settling.send_if_modified(|runs| runs.insert(run.id.clone())) {
+            let _settled = Settling { app: self, run: &run.id };
+            return self.settle_alone(store, run).await;
+        }
+        let mut settled = settling.subscribe();
+        settled.wait_for(|runs| !runs.contains(&run.id)).await.expect("the sender lives as long as the app");
+        Ok(())
+    }
+
+    async fn settle_alone(&self, store: &dyn Store, run: &Run) -> Result<()> {
+        let steps = self.steps_after(store, run).await?;
+        let deleted = deleted_by(&steps);
+        if store.settle_run(&run.id, steps, self.now()).await? {
+            self.forget(store, &deleted).await;
+        }
+        Ok(())
+    }
+
+    /// Ends a run that is executed here, with what follows it where that can be told before.
+    pub(crate) async fn end(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        lease: &Lease,
+        ending: Ending,
+    ) -> Result<()> {
+        let follow_up = match self.follow_up_of(store, run, &ending).await {
+            Ok(follow_up) => follow_up,
+            Err(error) => {
+                tracing::warn!(%error, run = %run.id, "what follows a run is settled later");
+                None
+            }
         };
+        let deleted = follow_up.as_ref().map(|(_, steps)| deleted_by(steps)).unwrap_or_default();
+        let is_settled = store.end_run_with(&run.id, lease, Ending { follow_up, ..ending }).await?;
+        if is_settled {
+            self.forget(store, &deleted).await;
+        } else {
+            self.settle_one(store, &run.id).await;
+        }
+        Ok(())
+    }
+
+    async fn follow_up_of(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        ending: &Ending,
+    ) -> Result<Option<(Errand, Vec<Step>)>> {
+        let Ending { outcome, at, .. } = ending;
+        let is_told = outcome.result.as_deref().is_some_and(|result| !result.trim().is_empty());
+        // Who says nothing at the end is reported on from the transcript, once all of it is there.
+        if !has_follow_up(&run.errand) || matches!(run.errand, Errand::Spawn(_)) && !is_told {
+            return Ok(None);
+        }
+        // As it stands now: its sender may have stopped waiting.
+        let Some(current) = store.run(&run.id).await? else { return Ok(None) };
+        let outcome = outcome.clone();
+        let ended = Run {
+            state: outcome.state,
+            result: outcome.result,
+            error: outcome.error,
+            usage: outcome.usage,
+            ended_at: Some(*at),
+            ..current
+        };
+        let steps = self.steps_after(store, &ended).await?;
+        Ok(Some((ended.errand, steps)))
+    }
+
+    /// Returns what follows a run that has ended.
+    async fn steps_after(&self, store: &dyn Store, run: &Run) -> Result<Vec<Step>> {
+        let Some(session) = store.session(&run.session).await? else { return Ok(Vec::new()) };
         let first = match &run.errand {
             Errand::Round(round) => store.run(&round.first).await?,
             Errand::Announce(announce) => store.run(&announce.first).await?,
@@ -113,19 +184,7 @@ impl App {
         for follow_up in exchange::follow_up(run, &known) {
             steps.extend(self.step(store, run, &session, follow_up).await?);
         }
-        let deleted: Vec<_> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Delete { session, .. } => Some(session.clone()),
-                Step::Queue(_) | Step::Post { .. } => None,
-            })
-            .collect();
-        if store.settle_run(&run.id, steps, self.now()).await? {
-            for session in deleted {
-                self.forget(store, &session).await;
-            }
-        }
-        Ok(())
+        Ok(steps)
     }
 
     /// Tells whether the request that led to an exchange has led to as many runs as it may.
@@ -133,8 +192,8 @@ impl App {
         if !matches!(run.errand, Errand::Send(_) | Errand::Round(_)) {
             return Ok(false);
         }
-        let most = self.configured()?.rules.limits.tree_runs as usize;
-        Ok(store.runs_below(&run.lineage.root, most).await?.len() >= most)
+        let most = self.configured()?.rules.limits.tree_runs;
+        Ok(store.count_below(&run.lineage.root).await? >= u64::from(most))
     }
 
     /// Turns a decision into what the store commits; nothing when its session is gone.
@@ -197,8 +256,10 @@ impl App {
                 }
             }
         });
+        let id = RunId::new(self.random());
+        message.run_id = Some(id.to_string());
         NewRun {
-            id: RunId::new(self.random()),
+            id,
             agent: to.agent.clone(),
             session: to.into(),
             at,
@@ -269,15 +330,50 @@ impl App {
         }
     }
 
-    /// Takes away what the store does not hold of a session that was deleted.
-    async fn forget(&self, store: &dyn Store, session: &sess_core::SessionId) {
-        match store.session(session).await {
-            Ok(Some(_)) | Err(_) => return,
-            Ok(None) => {}
+    /// Takes away what the store does not hold of sessions that were deleted.
+    async fn forget(&self, store: &dyn Store, deleted: &[SessionId]) {
+        for session in deleted {
+            match store.session(session).await {
+                Ok(Some(_)) | Err(_) => continue,
+                Ok(None) => {}
+            }
+            if let Err(error) = self.remove_plan_file(session).await {
+                tracing::warn!(%error, %session, "the plan file of a deleted session stays");
+            }
         }
-        if let Err(error) = self.remove_plan_file(session).await {
-            tracing::warn!(%error, %session, "the plan file of a deleted session stays");
-        }
+    }
+}
+
+/// Returns the sessions that may be gone after these steps.
+fn deleted_by(steps: &[Step]) -> Vec<SessionId> {
+    let deleted = steps.iter().filter_map(|step| match step {
+        Step::Delete { session, .. } => Some(session.clone()),
+        Step::Queue(_) | Step::Post { .. } => None,
+    });
+    deleted.collect()
+}
+
+/// A run that is being settled in this process, until this is dropped.
+struct Settling<'a> {
+    app: &'a App,
+    run: &'a RunId,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.app.inner.settling.send_modify(|runs| _ = runs.remove(self.run));
+    }
+}
+
+/// Tells whether anything may follow a run on such an errand.
+fn has_follow_up(errand: &Errand) -> bool {
+    match errand {
+        Errand::Message | Errand::LateReply { .. } => false,
+        Errand::Send(_)
+        | Errand::Round(_)
+        | Errand::Announce(_)
+        | Errand::Spawn(_)
+        | Errand::Report { .. } => true,
     }
 }
 

@@ -26,6 +26,7 @@ pub mod tools;
 pub mod transfer;
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -34,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-use sess_core::{SessionId, Timestamp, policy::ContextVisibility};
+use sess_core::{RunId, SessionId, Timestamp, policy::ContextVisibility};
 use sess_store::{PlanFiles, Store};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -102,6 +103,8 @@ struct Inner {
     news: watch::Sender<usize>,
     /// How many seats are being given up.
     leaving: watch::Sender<usize>,
+    /// Ended runs that are being settled here.
+    settling: watch::Sender<HashSet<RunId>>,
 }
 
 impl App {
@@ -122,6 +125,7 @@ impl App {
             is_ending: AtomicBool::new(false),
             news: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
+            settling: watch::Sender::default(),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -14,7 +14,7 @@ use sess_core::{
 };
 use sess_store::Circle;
 
-use crate::{App, Caller, Configured, Error, Result, transfer::fnv1a};
+use crate::{App, Caller, Configured, Error, Result, callers::Confined, transfer::fnv1a};
 
 /// How many sessions are looked at to tell whether a prefix is unique.
 const PREFIX_MATCHES_MAX: usize = 1_000;
@@ -34,6 +34,8 @@ pub(crate) struct Outlook {
     pub(crate) configured: Arc<Configured>,
     standing: Standing,
     confinement: Confinement,
+    /// Whether it is confined at all, whatever its session tools may show.
+    pub(crate) is_sandboxed: bool,
     /// The agent whose main session `main` is.
     agent: AgentId,
 }
@@ -41,6 +43,8 @@ pub(crate) struct Outlook {
 /// What was given, before anything is looked up.
 enum Given {
     Key(SessionKey),
+    /// `<source>:<native id>`.
+    Native(Source, SessionId),
     Id(SessionId),
 }
 
@@ -61,8 +65,8 @@ impl App {
             Some(own) => own.key.agent().unwrap_or_else(|| caller.agent.clone()),
             None => configured.entry(),
         };
-        let Caller { standing, confinement, .. } = *caller;
-        Ok(Outlook { own, configured, standing, confinement, agent })
+        let Confined { tools: confinement, is_sandboxed } = self.confined(caller, own.as_ref()).await?;
+        Ok(Outlook { own, configured, standing: caller.standing, confinement, is_sandboxed, agent })
     }
 
     pub(crate) async fn reach_from(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Reached> {
@@ -78,8 +82,14 @@ impl App {
                 let found = self.newest(&key).await;
                 self.judge(outlook, &key, found.as_ref().ok().and_then(Option::as_ref), verb).await?;
                 let session = found?;
-                let exists = session.is_some() || outlook.is_expected(&key);
+                let exists = session.is_some() || outlook.configured.has_main(&key);
                 if exists { Ok(Reached { key, session }) } else { Err(not_found()) }
+            }
+            Given::Native(source, id) => {
+                let found = self.stored_session(&id).await?.filter(|session| session.source == source);
+                let session = found.ok_or_else(not_found)?;
+                self.judge(outlook, &session.key, Some(&session), verb).await?;
+                Ok(Reached { key: session.key.clone(), session: Some(session) })
             }
             Given::Id(id) => match self.stored_session(&id).await {
                 // Whose a damaged session is cannot be told, so only the owner hears of it.
@@ -231,7 +241,13 @@ impl Outlook {
         if matches!(given, "current" | "global" | "unknown") {
             return Err(not_found(given));
         }
-        if given.contains(':') || given.starts_with("node-") {
+        if let Some((source, id)) = given.split_once(':')
+            && let (Ok(source), Ok(id)) = (source.parse::<Source>(), id.parse())
+            && source != Source::Native
+        {
+            return Ok(Given::Native(source, id));
+        }
+        if given.contains(':') || given.starts_with("node-") || given.len() > SessionKey::SIZE_BYTES_MAX {
             let key = given.parse::<SessionKey>().map_err(|error| Error::Invalid(error.to_string()))?;
             return Ok(Given::Key(self.shared(key)));
         }
@@ -245,16 +261,16 @@ impl Outlook {
             _ => key,
         }
     }
-
-    /// Tells whether a session exists before its first use: the main one of a configured agent.
-    fn is_expected(&self, key: &SessionKey) -> bool {
-        let team = self.configured.team.as_ref();
-        key.kind() == SessionKind::Main
-            && key.agent().is_some_and(|agent| team.is_some_and(|team| team.agent(&agent).is_some()))
-    }
 }
 
 impl Configured {
+    /// Tells whether a session exists before its first use: the main one of a configured agent.
+    pub(crate) fn has_main(&self, key: &SessionKey) -> bool {
+        let team = self.team.as_ref();
+        key.kind() == SessionKind::Main
+            && key.agent().is_some_and(|agent| team.is_some_and(|team| team.agent(&agent).is_some()))
+    }
+
     /// Returns the agent that gets first messages.
     pub(crate) fn entry(&self) -> AgentId {
         self.team.as_ref().map_or_else(AgentId::main, |team| team.entry().name.clone())

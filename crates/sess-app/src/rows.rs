@@ -138,7 +138,7 @@ impl App {
         let reach = Reach { circle: self.circle(&outlook).await?, kinds, active_since };
         let listed = store.list_within(&reach, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
         let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
-        let mirrors = if caller.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
+        let mirrors = if outlook.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
         let render = Render { store: &*store, outlook: &outlook, message_limit, mirrors };
         let mut sessions = Vec::with_capacity(listed.len());
         for session in &listed {

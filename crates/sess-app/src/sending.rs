@@ -243,6 +243,11 @@ impl App {
         Ok(self.store()?.patch_session(&session.id, patch, self.now()).await?)
     }
 
+    /// Finds the session that `to` names, if this caller may send to it now.
+    pub(crate) async fn may_send(&self, caller: &Caller, to: &str) -> Result<NewSession> {
+        self.target(&self.outlook(caller).await?, to).await
+    }
+
     /// Finds the session that a message may go to now.
     async fn target(&self, outlook: &Outlook, to: &str) -> Result<NewSession> {
         let reached = self.reach_from(outlook, to, Verb::Send).await?;

@@ -93,9 +93,8 @@ pub fn follow_up(run: &Run, known: &Known<'_>) -> Vec<FollowUp> {
             };
             let errand = Errand::Report { child: child.clone(), of: run.id.clone() };
             let told = FollowUp::Run { session: requester.clone(), from: child, text: text.clone(), errand };
-            let is_silent = run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP);
             let post = FollowUp::Post { session: requester.clone(), text: text.clone() };
-            [Some(told), (!is_silent).then_some(post)].into_iter().flatten().collect()
+            [Some(told), (!is_silent(run)).then_some(post)].into_iter().flatten().collect()
         }
         Errand::Report { child, .. } => {
             let was_seen = run.started_at.is_some() || run.handed_over_at.is_some();
@@ -140,7 +139,9 @@ fn after_send(run: &Run, send: &Send, known: &Known<'_>) -> Vec<FollowUp> {
             }
             next.extend(announce(&run.id, &run.id, send, known));
         }
-        None => {}
+        None if is_silent(run) => {}
+        // It wants no rounds; what to post is another question.
+        None => next.extend(announce(&run.id, &run.id, send, known)),
     }
     next
 }
@@ -176,6 +177,11 @@ fn announce(first: &RunId, latest: &RunId, send: &Send, known: &Known<'_>) -> Op
         text: "Agent-to-agent announce step.".to_owned(),
         errand: Errand::Announce(Announce { first: first.clone(), latest: latest.clone() }),
     })
+}
+
+/// Tells whether a run asked for silence in its channel.
+fn is_silent(run: &Run) -> bool {
+    run.result.as_deref().is_some_and(|result| result.trim() == ANNOUNCE_SKIP)
 }
 
 /// Returns what a run that ended well has said to others: no control words, and not nothing.
@@ -230,6 +236,7 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
         _ => 0.0,
     };
     let spent = Spent::from(&run.usage);
+    let (result, notes) = (set_back(result), set_back(&notes));
     let mut text = format!("Status: {}\nResult: {result}\nNotes: {notes}\n", status(run.state));
     let _infallible = write!(
         text,
@@ -245,6 +252,15 @@ pub fn report(run: &Run, task: &Task<'_>) -> String {
     }
     if let Some(cost) = spent.cost {
         let _infallible = write!(text, " · cost {cost:.4}");
+    }
+    text
+}
+
+/// Sets lines back that would pass for ones of the report itself.
+fn set_back(text: &str) -> String {
+    let mut text = text.to_owned();
+    for word in ["Status:", "Result:", "Notes:", "Stats:"] {
+        text = text.replace(&format!("\n{word}"), &format!("\n  {word}"));
     }
     text
 }
@@ -314,7 +330,8 @@ pub fn briefing(of: &Briefing<'_>) -> String {
         ),
         Briefing::Task { requester, label } => {
             let by = requester.map_or_else(|| "the owner".to_owned(), |key| format!("the session {key}"));
-            let named = label.map_or_else(String::new, |label| format!(" ({label})"));
+            // Quoted: whatever another agent wrote there stays one label in one line.
+            let named = label.map_or_else(String::new, |label| format!(" ({label:?})"));
             format!(
                 "You are a sub-agent: {by} gave you the task in the first message{named}. Work on it alone and to \
                  its end; your last message is the result that is reported back, so make it complete. If nothing \

@@ -462,7 +462,7 @@ impl Turn {
             StopCause::Cancelled => self.end(RunState::Cancelled, Some("cancelled".to_owned())),
             StopCause::TimeUp => {
                 let seconds = self.rules.limits.seconds.unwrap_or(0);
-                let error = format!("stopped after {seconds} seconds (limits.seconds)");
+                let error = format!("stopped after {seconds} s (limits.seconds or runTimeoutSeconds)");
                 self.end(RunState::TimedOut, Some(error))
             }
         }

@@ -164,6 +164,9 @@ pub trait Runs: Send + Sync {
     /// With a key, the same request is the same run. [`Error::Full`] when one of its caps is reached.
     async fn queue_run(&self, run: NewRun) -> Result<Run>;
 
+    /// As [`Runs::queue_run`], and takes the seat in its session, unless another node has it.
+    async fn queue_run_seated(&self, run: NewRun, seat: Seat) -> Result<Run>;
+
     /// Takes the oldest queued run of `session`, if nothing runs there, and appends its
     /// request to the transcript; `None` otherwise.
     ///
@@ -207,7 +210,14 @@ pub trait Runs: Send + Sync {
         messages: Vec<NewMessage>,
         outcome: Outcome,
         at: Timestamp,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let ending = Ending { messages, outcome, at, follow_up: None, stands_up: false };
+        self.end_run_with(run, lease, ending).await?;
+        Ok(())
+    }
+
+    /// As [`Runs::end_run`], with what follows in the same transaction; tells whether that is settled.
+    async fn end_run_with(&self, run: &RunId, lease: &Lease, ending: Ending) -> Result<bool>;
 
     /// Settles every run whose lease has lapsed, and returns them: one that had begun ends as
     /// `aborted`, another is queued again, in its old place.
@@ -229,6 +239,9 @@ pub trait Runs: Send + Sync {
 
     /// Returns up to `limit` runs that `root` led to, itself included, oldest first.
     async fn runs_below(&self, root: &RunId, limit: usize) -> Result<Vec<Run>>;
+
+    /// Counts the runs that `root` led to, itself included.
+    async fn count_below(&self, root: &RunId) -> Result<u64>;
 
     /// Returns up to `limit` ended runs, oldest first, whose follow-up is not settled.
     async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>>;
@@ -366,6 +379,19 @@ pub enum Cap {
     Children { parent: SessionKey, most: u32 },
     /// Runs of the same root, ended or not.
     Tree { most: u32 },
+}
+
+/// How a run ends.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    pub messages: Vec<NewMessage>,
+    pub outcome: Outcome,
+    pub at: Timestamp,
+    /// What follows; left to [`Runs::settle_run`] when it is not known, or was decided on another errand
+    /// than the run has by then.
+    pub follow_up: Option<(Errand, Vec<Step>)>,
+    /// The seat in its session is given up, if the holder of the lease has it.
+    pub stands_up: bool,
 }
 
 /// What follows an ended run.

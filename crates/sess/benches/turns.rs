@@ -152,6 +152,7 @@ async fn say(agents: &Agents, id: SessionId) -> Run {
         session: NewSession::chat(id, Source::Native, Timestamp::default()),
         agent,
         text: "hello".to_owned(),
+        from: None,
         note: None,
         idempotency_key: None,
     };

@@ -11,7 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
-use sess_core::agent::ModelSpec;
+use sess_core::{agent::ModelSpec, redact::redact};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -422,8 +422,10 @@ pub(super) fn explained(body: &str) -> (String, String) {
 }
 
 fn shortened(message: &str) -> String {
-    let mut short: String = message.trim().chars().take(ERROR_CHARS_MAX).collect();
-    if short.len() < message.trim().len() {
+    // Before it is cut: half a secret is not known for one.
+    let (message, _) = redact(message.trim());
+    let mut short: String = message.chars().take(ERROR_CHARS_MAX).collect();
+    if short.len() < message.len() {
         short.push('…');
     }
     short
@@ -535,6 +537,17 @@ mod tests {
         check(&[date, ("retry-after", "Wed, 21 Oct 2015 07:29:30 GMT")], Some(90_000));
         check(&[date, ("retry-after", "Wed, 21 Oct 2015 07:20:00 GMT")], Some(0));
         check(&[("retry-after", "Wed, 21 Oct 2015 07:20:00 GMT")], None);
+    }
+
+    #[test]
+    fn a_secret_that_would_be_cut_in_two_is_masked_first() {
+        let secret = concat!("sk-", "Ab12Cd34Ef56Gh78Ij90Kl12Mn34Op56");
+        for place in 1..secret.len() {
+            let before = "w".repeat(ERROR_CHARS_MAX - place - 1);
+            let told = shortened(&format!("{before} {secret} and more of it"));
+            let whole = format!("{before} sk-Ab1…Op56 and more of it");
+            assert!(whole.starts_with(told.trim_end_matches('…')), "{told}");
+        }
     }
 
     #[test]

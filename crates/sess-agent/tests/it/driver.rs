@@ -150,7 +150,10 @@ async fn a_turn_is_cancelled_while_its_agent_gets_ready() {
 async fn time_ends_a_handoff_to_an_agent_that_does_not_get_ready() {
     let limits = Limits { seconds: Some(5), ..Limits::default() };
     let (ended, _) = run("quick", limits, false, None).await;
-    assert_eq!(ended.verdict.error.as_deref(), Some("stopped after 5 seconds (limits.seconds)"));
+    assert_eq!(
+        ended.verdict.error.as_deref(),
+        Some("stopped after 5 s (limits.seconds or runTimeoutSeconds)")
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,58 +1,74 @@
 //! One run, executed under its lease.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use sess_agent::turn;
 use sess_core::{
     RunId,
     run::{Outcome, Run, RunState},
 };
-use sess_store::{Lease, Store};
+use sess_store::{Ending, Lease, Store};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agents, Nobody, Person, host::RunHost};
+use super::{Agents, Nobody, Person, host::RunHost, seats::TakenSeat};
 use crate::{Error, Result};
 
+/// How often a run that goes on looks at most whether somebody asked it to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Why a run ended that its node gave up.
 const GIVEN_UP: &str = "its node was stopped before it ended";
 
 /// Who looks on while a run is executed, and when it is given up.
-pub(super) struct Attendance {
+pub(super) struct Attendance<'a> {
     pub(super) person: Arc<dyn Person>,
     /// The node gives up what it executes.
     pub(super) halt: CancellationToken,
     /// How many of the node's runs wait for other runs.
     pub(super) waiting: Arc<AtomicUsize>,
+    /// The seat that is given up with the end of a run.
+    pub(super) leaving: Option<Leaving<'a>>,
 }
 
-impl Attendance {
+/// A seat that was taken for one run.
+#[derive(Clone, Copy)]
+pub(super) struct Leaving<'a> {
+    pub(super) seat: &'a TakenSeat,
+    pub(super) after: &'a RunId,
+}
+
+impl<'a> Attendance<'a> {
     /// For a run that somebody here has asked for.
-    pub(super) fn in_person(agents: &Agents) -> Self {
-        Self { person: Arc::clone(agents.person()), halt: CancellationToken::new(), waiting: Arc::default() }
+    pub(super) fn in_person(agents: &Agents, leaving: Option<Leaving<'a>>) -> Self {
+        let person = Arc::clone(agents.person());
+        Self { person, halt: CancellationToken::new(), waiting: Arc::default(), leaving }
     }
 
     /// For a run that nobody looks at.
     pub(super) fn in_background(halt: CancellationToken, waiting: Arc<AtomicUsize>) -> Self {
-        Self { person: Arc::new(Nobody), halt, waiting }
+        Self { person: Arc::new(Nobody), halt, waiting, leaving: None }
     }
 }
 
 impl Agents {
-    /// Executes a run under its lease, and stores its outcome.
+    /// Executes a run under its lease, and stores its outcome with what follows it.
     pub(super) async fn execute(
         &self,
         store: &dyn Store,
         run: Run,
         lease: Lease,
         stop: &CancellationToken,
-        attendance: &Attendance,
+        attendance: &Attendance<'_>,
     ) -> Result<()> {
         let app = self.app();
         let session = store.session(&run.session).await?;
         let session = session.ok_or_else(|| Error::NotFound(format!("session {} is gone", run.session)))?;
         let host = Arc::new(RunHost::new(self.clone(), session, &run, lease.clone(), attendance).await?);
         let ended = {
-            let renewing = self.keep_lease(run.id.clone(), lease.clone(), stop.clone());
+            let renewing = self.keep_lease(&run, lease.clone(), stop);
             tokio::pin!(renewing);
             let driving = async {
                 host.activate(&run.agent).await?;
@@ -78,7 +94,7 @@ impl Agents {
                     state: RunState::Failed,
                     result: None,
                     error: Some(error.to_string()),
-                    usage: run.usage,
+                    usage: run.usage.clone(),
                 };
                 (outcome, Vec::new())
             }
@@ -93,48 +109,71 @@ impl Agents {
             (outcome.state, outcome.error) = (RunState::Aborted, Some(GIVEN_UP.to_owned()));
         }
         let messages = messages.into_iter().map(|body| app.new_message(&run.id, body)).collect();
-        match store.end_run(&run.id, &lease, messages, outcome, app.now()).await {
+        let leaving = attendance.leaving.as_ref().filter(|leaving| *leaving.after == run.id);
+        let stands_up = leaving.is_some_and(|leaving| leaving.seat.is_last());
+        let ending = Ending { messages, outcome, at: app.now(), follow_up: None, stands_up };
+        match app.end(store, &run, &lease, ending).await {
             // Another node has settled the run: what came too late is left out.
-            Err(sess_store::Error::Conflict(reason)) => {
+            Err(Error::Store(sess_store::Error::Conflict(reason))) => {
                 tracing::warn!(run = %run.id, reason, "the run was settled by another node");
                 Ok(())
             }
-            ended => Ok(ended?),
+            Ok(()) => {
+                if let Some(leaving) = leaving.filter(|_| stands_up) {
+                    leaving.seat.was_given_up();
+                }
+                Ok(())
+            }
+            failed => failed,
         }
     }
 
     /// Renews a lease for as long as it is polled; stops the run when it is lost or cancelled elsewhere.
-    async fn keep_lease(&self, run: RunId, lease: Lease, stop: CancellationToken) {
+    ///
+    /// Commits on its timer alone, because every commit wakes everybody who waits: between, it only reads.
+    async fn keep_lease(&self, run: &Run, mut lease: Lease, stop: &CancellationToken) {
+        let id = &run.id;
         let store = match self.app().store() {
             Ok(store) => store,
-            Err(error) => return lost(&run, &error, &stop).await,
+            Err(error) => return lost(id, &error, stop).await,
         };
-        let mut lease = lease;
         let mut changes = store.changes();
+        let every = self.inner.setup.lease / 3;
+        let mut renew_at = Instant::now() + every;
         loop {
-            // Every third of it, and whenever somebody may have asked the run to stop.
-            let third = self.inner.setup.lease / 3;
-            tokio::time::sleep(third / 4).await;
-            let _due = tokio::time::timeout(third * 3 / 4, changes.changed()).await;
-            let renewed = match self.lease_end() {
-                Ok(until) => {
-                    lease.until = until;
-                    store.renew_run(&run, &lease).await
+            tokio::time::sleep(LOOK_EVERY.min(every)).await;
+            let _due = tokio::time::timeout_at(renew_at, changes.changed()).await;
+            changes.mark_unchanged();
+            let is_cancelled = if Instant::now() < renew_at {
+                let found = store.run(id).await;
+                found.map(|found| found.filter(|found| is_same(found, run)).map(|found| found.is_cancelled))
+            } else {
+                renew_at = Instant::now() + every;
+                match self.lease_end().map(|until| lease.until = until) {
+                    Ok(()) => match store.renew_run(id, &lease).await {
+                        Err(sess_store::Error::Conflict(_)) => Ok(None),
+                        renewed => renewed.map(|renewed| Some(renewed.is_cancelled)),
+                    },
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
             };
-            match renewed {
-                Ok(renewed) if renewed.is_cancelled => stop.cancel(),
-                Ok(_) => {}
-                Err(sess_store::Error::Conflict(_)) => {
+            match is_cancelled {
+                Ok(Some(true)) => stop.cancel(),
+                Ok(Some(false)) => {}
+                Ok(None) => {
                     let error = Error::Unavailable("another node has settled it".to_owned());
-                    return lost(&run, &error, &stop).await;
+                    return lost(id, &error, stop).await;
                 }
                 // A full disk, say: the lease lasts a while yet.
-                Err(error) => tracing::warn!(%error, %run, "the lease of a run was not renewed"),
+                Err(error) => tracing::warn!(%error, run = %id, "the lease of a run was not renewed"),
             }
         }
     }
+}
+
+/// Tells whether a run is still the one that was begun here: not settled, nor begun again elsewhere.
+fn is_same(found: &Run, run: &Run) -> bool {
+    found.state == RunState::Running && found.started_at == run.started_at
 }
 
 /// A run that was lost must stop; whoever awaits the lease waits for that.

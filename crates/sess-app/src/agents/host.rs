@@ -60,7 +60,7 @@ impl RunHost {
         session: Session,
         run: &Run,
         lease: Lease,
-        attendance: &Attendance,
+        attendance: &Attendance<'_>,
     ) -> Result<Self> {
         let depth = agents.app().ancestors(&session).await?.len();
         Ok(Self {

@@ -297,12 +297,11 @@ impl Agents {
         if self.inner.seated.contains(session) {
             attendance.person = Arc::clone(self.person());
         }
-        let (id, is_task) = (run.id.clone(), matches!(run.errand, Errand::Spawn(_)));
+        let is_task = matches!(run.errand, Errand::Spawn(_));
         let executed = self.execute(store, run, lease, stop, &attendance).await;
         if is_task {
             self.close_toolboxes(session);
         }
-        self.app().settle_one(store, &id).await;
         executed
     }
 }

@@ -109,7 +109,14 @@ impl Agents {
         note.extra.insert(APPROVED_REVISION.to_owned(), plan.revision.into());
         let agent = self.executor(session).await?;
         let session = session.clone().into();
-        Ok(Some(Request { session, agent, text: String::new(), note: Some(note), idempotency_key: None }))
+        Ok(Some(Request {
+            session,
+            agent,
+            text: String::new(),
+            from: None,
+            note: Some(note),
+            idempotency_key: None,
+        }))
     }
 
     /// Returns the request that tells the planner what the person wants changed.
@@ -118,7 +125,7 @@ impl Agents {
         let agent = planner.unwrap_or_else(|| session.agent.clone());
         let text = format!("The person asks for changes to plan revision {revision}: {note}");
         let session = session.clone().into();
-        Ok(Request { session, agent, text, note: None, idempotency_key: None })
+        Ok(Request { session, agent, text, from: None, note: None, idempotency_key: None })
     }
 
     /// Calls an approved plan done, when the run that executed it ended well.

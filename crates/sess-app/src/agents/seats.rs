@@ -2,10 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use sess_core::{SessionId, session::NewSession};
+use sess_core::SessionId;
 use sess_store::{Seat, Store};
 
 use super::Agents;
@@ -37,29 +40,14 @@ impl Agents {
         }
     }
 
-    /// Takes the seat in a session that may be new; `None` when this process has it already, or another
-    /// one does, which then executes what is said here.
-    pub(super) async fn take_seat(&self, session: &NewSession) -> Option<TakenSeat> {
-        let store = self.app().store().ok()?;
-        if self.inner.seated.contains(&session.id) {
-            return None;
-        }
-        // Handed to the store one after the other, so that one flush serves both.
-        let (made, taken) =
-            tokio::join!(store.ensure_session(session.clone()), self.renew_seat(&*store, &session.id));
-        match made.map_err(Error::from).and(taken) {
-            Ok(()) => Some(TakenSeat::new(self, store, &session.id)),
-            Err(error) => {
-                tracing::debug!(%error, session = %session.id, "the seat in a session was not taken");
-                None
-            }
-        }
+    /// Returns the seat as this node takes it now.
+    pub(super) fn new_seat(&self) -> Result<Seat> {
+        let process = sess_store::this_process()?;
+        Ok(Seat { node: self.inner.node.clone(), until: self.lease_end()?, process })
     }
 
     async fn renew_seat(&self, store: &dyn Store, session: &SessionId) -> Result<()> {
-        let process = sess_store::this_process()?;
-        let seat = Seat { node: self.inner.node.clone(), until: self.lease_end()?, process };
-        match store.sit(session, seat).await {
+        match store.sit(session, self.new_seat()?).await {
             Err(sess_store::Error::Conflict(_)) => {
                 let by = store.seat(session).await?.map(|seat| format!(" (pid {})", seat.process.pid));
                 let reason =
@@ -71,34 +59,55 @@ impl Agents {
     }
 }
 
-/// A seat that is given up when this is dropped.
+/// A seat that is given up when this is dropped, unless that was done.
 pub(super) struct TakenSeat {
     agents: Agents,
     store: Arc<dyn Store>,
     session: SessionId,
+    is_given_up: AtomicBool,
 }
 
 impl TakenSeat {
-    fn new(agents: &Agents, store: Arc<dyn Store>, session: &SessionId) -> Self {
+    pub(super) fn new(agents: &Agents, store: Arc<dyn Store>, session: &SessionId) -> Self {
         agents.inner.seated.add(session);
-        Self { agents: agents.clone(), store, session: session.clone() }
+        let is_given_up = AtomicBool::new(false);
+        Self { agents: agents.clone(), store, session: session.clone(), is_given_up }
     }
 
-    /// Renews it for as long as this is polled.
+    /// Renews it for as long as this is polled. Another node's seat is left to it.
     pub(super) async fn keep(&self) {
         loop {
             tokio::time::sleep(self.agents.inner.setup.lease / 3).await;
-            if let Err(error) = self.agents.renew_seat(&*self.store, &self.session).await {
-                tracing::warn!(%error, session = %self.session, "the seat in a session was not renewed");
+            if self.is_given_up.load(Ordering::Relaxed) {
+                continue;
+            }
+            match self.agents.renew_seat(&*self.store, &self.session).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == crate::Kind::Conflict => {
+                    tracing::debug!(%error, session = %self.session, "the seat in a session is another's");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, session = %self.session, "the seat in a session was not renewed");
+                }
             }
         }
+    }
+
+    /// Tells whether nobody else in this process has the same seat.
+    pub(super) fn is_last(&self) -> bool {
+        self.agents.inner.seated.count(&self.session) == 1
+    }
+
+    /// Notes that it was given up in another transaction.
+    pub(super) fn was_given_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for TakenSeat {
     fn drop(&mut self) {
         self.agents.inner.seated.remove(&self.session);
-        if self.agents.inner.seated.contains(&self.session) {
+        if self.is_given_up.load(Ordering::Relaxed) || self.agents.inner.seated.contains(&self.session) {
             return;
         }
         // Best effort: a seat that nobody renews ends by itself.
@@ -121,7 +130,12 @@ pub(super) struct Attended(Mutex<HashMap<SessionId, usize>>);
 
 impl Attended {
     pub(super) fn contains(&self, session: &SessionId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(session)
+        self.count(session) > 0
+    }
+
+    fn count(&self, session: &SessionId) -> usize {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(session).copied().unwrap_or_default()
     }
 
     /// Counts a session until the answer is dropped.

@@ -111,6 +111,7 @@ impl Tasks {
             session,
             agent: agent.clone(),
             text: String::new(),
+            from: None,
             note: Some(note),
             idempotency_key: None,
         };

@@ -184,7 +184,7 @@ fn node(app: &App, stage: &Arc<Stage>, trust: Trust, agents: Vec<Agent>) -> Agen
 async fn request(world: &World, agents: &Agents, text: &str) -> Request {
     let agent: AgentId = agents.team().entry().name.clone();
     let session = agents.open_session(&world.owner(), Some("s1"), &agent).await.expect("a session");
-    Request { session, agent, text: text.to_owned(), note: None, idempotency_key: None }
+    Request { session, agent, text: text.to_owned(), from: None, note: None, idempotency_key: None }
 }
 
 async fn say(world: &World, agents: &Agents, text: &str) -> Run {

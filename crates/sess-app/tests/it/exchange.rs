@@ -91,11 +91,17 @@ async fn an_empty_or_failed_round_ends_them() {
 }
 
 #[tokio::test]
-async fn what_failed_or_said_nothing_is_followed_by_nothing_when_the_sender_waits() {
-    for act in [say("REPLY_SKIP"), say(""), Act::Fail("no".to_owned())] {
+async fn what_failed_has_no_rounds_and_no_announce_and_what_said_nothing_no_rounds() {
+    for (act, runs) in [
+        (say("REPLY_SKIP"), 2),
+        // A reply without anything fails its run.
+        (say(""), 1),
+        (say("ANNOUNCE_SKIP"), 1),
+        (Act::Fail("no".to_owned()), 1),
+    ] {
         let world = world(|_| {});
         let stage = Stage::new(move |_| act.clone());
-        assert_eq!(exchange(&world, &stage, 5).await.len(), 1);
+        assert_eq!(exchange(&world, &stage, 5).await.len(), runs);
     }
 }
 
@@ -187,6 +193,7 @@ impl Channels for Discord {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "retries are told by the wall clock")]
 #[tokio::test]
 async fn announces_are_posted_again_until_they_are_delivered() {
     let world = {

@@ -12,6 +12,7 @@ mod plan_sweep;
 mod plans;
 
 mod listing;
+mod quiet;
 mod reading;
 mod references;
 mod run_rows;
@@ -27,6 +28,8 @@ mod agents;
 mod sessions_stage;
 
 mod exchange;
+mod forged;
+mod node_ends;
 mod session_reach;
 mod sessions_history;
 mod sessions_list;

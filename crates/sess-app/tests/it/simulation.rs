@@ -158,6 +158,7 @@ async fn check(store: &dyn Store, seed: u64) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "more seeds are asked for this way")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_killed_every_step_is_taken_once() {
     let seeds = std::env::var("SESS_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);

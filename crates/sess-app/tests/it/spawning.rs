@@ -247,6 +247,26 @@ async fn attachments_are_in_the_workspace_and_the_child_is_told_where() {
 }
 
 #[tokio::test]
+async fn a_key_that_another_session_has_used_is_refused_and_tells_nothing() {
+    let world = world(|_| {});
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let ask = || SpawnTask {
+        agent_id: Some("c".to_owned()),
+        idempotency_key: Some("k".to_owned()),
+        ..task("look")
+    };
+    let first = world.app.spawn(&caller_of(&world.app, &a), ask()).await.expect("spawned");
+    let again = world.app.spawn(&caller_of(&world.app, &a), ask()).await.expect("the same");
+    assert_eq!(again.run_id, first.run_id);
+    for other in [caller_of(&world.app, &b), world.owner()] {
+        let refused = world.app.spawn(&other, ask()).await.expect_err("another's").to_string();
+        assert_eq!(refused, "idempotency key \"k\" was used before for another request");
+    }
+    assert_eq!(store.runs(None, 10).await.expect("readable").len(), 1);
+}
+
+#[tokio::test]
 async fn the_owner_spawns_any_agent_and_nobody_is_told() {
     let (world, stage) = (world(|_| {}), Stage::new(|_| say("ok")));
     let ask = SpawnTask {
@@ -358,6 +378,7 @@ async fn the_key_of_a_request_is_its_sender_s_and_its_text_is_not_stored_with_it
         session: a.clone().into(),
         agent: a.agent.clone(),
         text: "say hunter2hunter2".to_owned(),
+        from: None,
         note: None,
         idempotency_key: Some("k2".to_owned()),
     };

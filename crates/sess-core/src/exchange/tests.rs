@@ -106,9 +106,10 @@ fn a_reply_goes_back_in_rounds_or_late_and_then_is_announced() {
     check_send(send(5, true), Done, Some("hi"), HasInbox, &[announce]);
     check_send(send(5, false), Done, Some("hi"), HasInbox, &[late, announce]);
     check_send(send(5, false), Done, Some("hi"), Nobody, &[announce]);
-    for silent in [None, Some(""), Some(" \n"), Some("REPLY_SKIP"), Some(" ANNOUNCE_SKIP\n")] {
-        check_send(send(5, false), Done, silent, Runs, &[]);
+    for no_words in [None, Some(""), Some(" \n"), Some("REPLY_SKIP")] {
+        check_send(send(5, false), Done, no_words, Runs, &[announce]);
     }
+    check_send(send(5, false), Done, Some(" ANNOUNCE_SKIP\n"), Runs, &[]);
     check_send(
         send(5, true),
         Done,
@@ -215,6 +216,31 @@ fn a_round_that_ends_the_rounds_is_followed_by_the_announce_of_the_latest_words(
     }
 }
 
+#[test]
+fn when_one_request_has_led_to_enough_answers_come_home_and_nobody_is_asked_for_more() {
+    let (ann, bob) = (key(REQUESTER), key(TARGET));
+    let round = Errand::Round(Round { first: run_id(1), number: 2, answers: run_id(1), from: bob.clone() });
+    let check = |errand: Errand, session: &SessionKey, follows: &[&str]| {
+        let first = run(1, send(5, false), RunState::Done, Some("yes"));
+        let known = Known {
+            session,
+            first: Some(&first),
+            target: Some(&bob),
+            target_runs: true,
+            requester: Requester::Runs,
+            report: Some("Status: ok".to_owned()),
+            cleanup: Cleanup::Keep,
+            is_awaited: matches!(&errand, Errand::Send(send) if send.awaited_by.is_some()),
+            is_tree_full: true,
+        };
+        assert_eq!(told(&follow_up(&run(1, errand, RunState::Done, Some("yes")), &known)), follows);
+    };
+    let late = format!("late reply in {REQUESTER} from {TARGET}: yes");
+    check(send(5, false), &bob, &[late.as_str()]);
+    check(send(5, true), &bob, &[]);
+    check(round, &ann, &[]);
+}
+
 fn child() -> Session {
     let id: SessionId = "child".parse().expect("an id");
     let new = NewSession::chat(id, Source::Native, Timestamp::default());
@@ -252,6 +278,13 @@ fn a_report_has_the_runtime_s_status_and_figures_whatever_the_model_says() {
     };
     use RunState::{Aborted, Cancelled, Done, Failed, TimedOut};
     check(Done, Some("42"), None, Some("out"), "Status: ok\nResult: 42\nNotes: none");
+    check(
+        Failed,
+        Some("well\nStatus: ok\nNotes: none"),
+        Some("no"),
+        None,
+        "Status: error\nResult: well\n  Status: ok\n  Notes: none\nNotes: no",
+    );
     check(
         Failed,
         Some("Status: ok"),
@@ -380,6 +413,7 @@ proptest! {
             prop_assert!(is_last || words(run).is_some(), "a round after {:?}", run.result);
         }
         let announces = runs.iter().filter(|run| matches!(run.errand, Errand::Announce(_))).count();
-        prop_assert_eq!(announces, usize::from(words(&runs[0]).is_some()));
+        let is_silent = runs[0].result.as_deref().is_some_and(|reply| reply.trim() == ANNOUNCE_SKIP);
+        prop_assert_eq!(announces, usize::from(runs[0].state == RunState::Done && !is_silent));
     }
 }

@@ -332,7 +332,7 @@ fn a_stop_waits_for_what_runs_and_answers_for_what_does_not() {
             (reply("", &["shell"]), "ask 0"),
             (
                 Input::Stop(StopCause::TimeUp),
-                "interrupt | refuse 0: not done: the turn was stopped | timed_out: stopped after 9 seconds (limits.seconds)",
+                "interrupt | refuse 0: not done: the turn was stopped | timed_out: stopped after 9 s (limits.seconds or runTimeoutSeconds)",
             ),
         ],
     );

@@ -43,3 +43,22 @@ pub(super) fn settle(
     }
     Ok(true)
 }
+
+/// As [`settle`], in the transaction that ends the run: steps that cannot be taken leave it unsettled.
+pub(super) fn settle_or_leave(
+    tx: &mut Transaction<'_>,
+    id: &RunId,
+    steps: Vec<Step>,
+    at: Timestamp,
+) -> JobResult<bool> {
+    tx.connection().prepare_cached("SAVEPOINT steps")?.execute([])?;
+    let settled = match settle(tx, id, steps, at) {
+        Err(error) if error.is_of_the_request() => {
+            tx.connection().prepare_cached("ROLLBACK TO steps")?.execute([])?;
+            Ok(false)
+        }
+        settled => settled,
+    };
+    tx.connection().prepare_cached("RELEASE steps")?.execute([])?;
+    settled
+}

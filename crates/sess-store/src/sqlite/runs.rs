@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use sess_core::{
     AgentId, RunId, SessionId, SessionKey, Timestamp,
     message::Usage,
-    run::{BootTime, Errand, Outcome, Run, RunState},
+    run::{BootTime, Errand, Run, RunState},
     session::Spent,
 };
 
@@ -24,8 +24,8 @@ use super::{
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, Cap, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed, Runs,
-    Step,
+    Appended, Cap, Ending, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed,
+    Runs, Seat, Step,
 };
 
 /// Why a run that nobody answers for has ended.
@@ -38,6 +38,21 @@ const ATTEMPTS_MAX: u32 = 3;
 impl Runs for Sqlite {
     async fn queue_run(&self, run: NewRun) -> Result<Run> {
         self.writer.write(move |tx| queue(tx, run)).await
+    }
+
+    async fn queue_run_seated(&self, run: NewRun, seat: Seat) -> Result<Run> {
+        let now = crate::boot_time()?;
+        self.writer
+            .write(move |tx| {
+                let run = queue(tx, run)?;
+                if let Some(n) = messages::number_of(tx.connection(), &run.session)?
+                    && !seats::is_taken(tx.connection(), n, &seat.node, &now)?
+                {
+                    seats::take(tx, n, &seat)?;
+                }
+                Ok(run)
+            })
+            .await
     }
 
     async fn lease_run(
@@ -138,14 +153,8 @@ impl Runs for Sqlite {
             .await
     }
 
-    async fn end_run(
-        &self,
-        run: &RunId,
-        lease: &Lease,
-        messages: Vec<NewMessage>,
-        outcome: Outcome,
-        at: Timestamp,
-    ) -> Result<()> {
+    async fn end_run_with(&self, run: &RunId, lease: &Lease, ending: Ending) -> Result<bool> {
+        let Ending { messages, outcome, at, follow_up, stands_up } = ending;
         if !outcome.state.has_ended() {
             return Err(Error::Conflict(format!("run {run} cannot end as {}", outcome.state)));
         }
@@ -160,8 +169,17 @@ impl Runs for Sqlite {
                 row.run.result = outcome.result;
                 row.run.error = outcome.error;
                 row.run.usage = outcome.usage;
-                end(tx, row, outcome.state, at)?;
-                Ok(())
+                let session = row.session;
+                let ended = end(tx, row, outcome.state, at)?;
+                if stands_up {
+                    seats::leave(tx, session, &lease.node)?;
+                }
+                match follow_up {
+                    Some((errand, steps)) if errand == ended.errand => {
+                        follow_ups::settle_or_leave(tx, &run, steps, at)
+                    }
+                    _ => Ok(false),
+                }
             })
             .await
     }
@@ -181,6 +199,10 @@ impl Runs for Sqlite {
     }
 
     async fn cancel_run(&self, run: &RunId, at: Timestamp) -> Result<Run> {
+        let known = self.known(run)?;
+        if known.run.is_cancelled || known.run.state.has_ended() {
+            return Ok(known.run);
+        }
         let run = run.clone();
         self.writer
             .write(move |tx| {
@@ -238,6 +260,14 @@ impl Runs for Sqlite {
         Ok(rows.into_iter().map(|row| row.run).collect())
     }
 
+    async fn count_below(&self, root: &RunId) -> Result<u64> {
+        let below = self.readers.query(|reader| {
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::unsigned_abs);
+            reader.prepare_cached(BELOW_COUNT)?.query_row([root.as_str()], count)
+        })?;
+        Ok(below + 1)
+    }
+
     async fn unsettled_runs(&self, limit: usize) -> Result<Vec<Run>> {
         let limit = messages::signed(limit as u64);
         let rows = self.readers.query(|reader| readable(reader, UNSETTLED, params![limit]))?;
@@ -245,18 +275,25 @@ impl Runs for Sqlite {
     }
 
     async fn settle_run(&self, run: &RunId, steps: Vec<Step>, at: Timestamp) -> Result<bool> {
+        let known = self.known(run)?;
+        if known.run.state.has_ended() && known.is_settled {
+            return Ok(false);
+        }
         let run = run.clone();
         self.writer.write(move |tx| follow_ups::settle(tx, &run, steps, at)).await
     }
 
     async fn stop_waiting(&self, run: &RunId) -> Result<Run> {
+        let known = self.known(run)?;
+        if !is_waited_for(&known.run) {
+            return Ok(known.run);
+        }
         let run = run.clone();
         self.writer
             .write(move |tx| {
                 let mut row = require(tx.connection(), &run)?;
-                if let Errand::Send(send) = &mut row.run.errand
-                    && send.awaited_by.is_some()
-                    && !row.run.state.has_ended()
+                if is_waited_for(&row.run)
+                    && let Errand::Send(send) = &mut row.run.errand
                 {
                     send.awaited_by = None;
                     row.errand = errand_text(&row.run.errand);
@@ -294,6 +331,19 @@ impl Runs for Sqlite {
         })?;
         Ok(row.and_then(|row| row.lease).map(|lease| lease.until))
     }
+}
+
+impl Sqlite {
+    /// Returns a run as a reader sees it.
+    fn known(&self, run: &RunId) -> Result<Stored> {
+        let found = self.readers.query(|reader| by_id(reader, run))?;
+        whole(found.ok_or_else(|| Error::NoRun(run.clone()))?, run)
+    }
+}
+
+/// Tells whether a sender waits for the reply, which is yet to come.
+fn is_waited_for(run: &Run) -> bool {
+    matches!(&run.errand, Errand::Send(send) if send.awaited_by.is_some()) && !run.state.has_ended()
 }
 
 /// Queues a run, unless the same request did before.

@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sess_core::{SessionId, run::BootTime};
 
-use super::{Sqlite, messages, sessions};
+use super::{
+    Sqlite, messages, sessions,
+    writer::{JobResult, Transaction},
+};
 use crate::{Error, Process, Result, Seat, Seats};
 
 #[async_trait]
@@ -19,34 +22,25 @@ impl Seats for Sqlite {
                     let sentence = format!("session {session} is open in another window already");
                     return Err(Error::Conflict(sentence).into());
                 }
-                tx.connection()
-                    .prepare_cached(
-                        "INSERT INTO seats (session, node, boot, until, pid, started) \
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session) DO UPDATE \
-                         SET node = ?2, boot = ?3, until = ?4, pid = ?5, started = ?6",
-                    )?
-                    .execute(params![
-                        n,
-                        seat.node,
-                        seat.until.boot_id,
-                        messages::signed(seat.until.millis),
-                        seat.process.pid,
-                        messages::signed(seat.process.started)
-                    ])?;
+                take(tx, n, &seat)?;
                 Ok(())
             })
             .await
     }
 
     async fn stand_up(&self, session: &SessionId, node: &str) -> Result<()> {
+        let sits = self.readers.query(|reader| match messages::number_of(reader, session)? {
+            Some(n) => Ok(of(reader, n)?.is_some_and(|seat| seat.node == node)),
+            None => Ok(false),
+        })?;
+        if !sits {
+            return Ok(());
+        }
         let (session, node) = (session.clone(), node.to_owned());
         self.writer
-            .write(move |tx| {
-                let Some(n) = messages::number_of(tx.connection(), &session)? else { return Ok(()) };
-                tx.connection()
-                    .prepare_cached("DELETE FROM seats WHERE session = ?1 AND node = ?2")?
-                    .execute(params![n, node])?;
-                Ok(())
+            .write(move |tx| match messages::number_of(tx.connection(), &session)? {
+                Some(n) => leave(tx, n, &node),
+                None => Ok(()),
             })
             .await
     }
@@ -59,6 +53,33 @@ impl Seats for Sqlite {
         let now = crate::boot_time()?;
         Ok(seat.filter(|seat| !seat.until.has_lapsed(&now)))
     }
+}
+
+/// Takes the seat, whoever had it.
+pub(super) fn take(tx: &Transaction<'_>, session: i64, seat: &Seat) -> JobResult<()> {
+    tx.connection()
+        .prepare_cached(
+            "INSERT INTO seats (session, node, boot, until, pid, started) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session) DO UPDATE \
+             SET node = ?2, boot = ?3, until = ?4, pid = ?5, started = ?6",
+        )?
+        .execute(params![
+            session,
+            seat.node,
+            seat.until.boot_id,
+            messages::signed(seat.until.millis),
+            seat.process.pid,
+            messages::signed(seat.process.started)
+        ])?;
+    Ok(())
+}
+
+/// Gives the seat up, if `node` has it.
+pub(super) fn leave(tx: &Transaction<'_>, session: i64, node: &str) -> JobResult<()> {
+    tx.connection()
+        .prepare_cached("DELETE FROM seats WHERE session = ?1 AND node = ?2")?
+        .execute(params![session, node])?;
+    Ok(())
 }
 
 /// Tells whether another node than this one sits there.

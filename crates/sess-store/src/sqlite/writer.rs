@@ -67,6 +67,14 @@ impl JobError {
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Refused(Error::NoSession(_)))
     }
+
+    /// Tells whether the request is at fault, and not the disk or the store.
+    pub(super) fn is_of_the_request(&self) -> bool {
+        match self {
+            Self::Refused(_) => true,
+            Self::Sqlite(error) => is_of_the_request(error),
+        }
+    }
 }
 
 impl From<rusqlite::Error> for JobError {
@@ -216,11 +224,15 @@ impl Writing {
             Ok(connection) => connection,
             Err(error) => return settle_all(group, &error),
         };
+        let before = connection.total_changes();
         match run_group(&self.path, &connection, &mut group) {
             Ok(outcomes) => {
-                self.committed.send_modify(|count| *count += 1);
-                // A full queue means that index and mirror are about to look anyway.
-                let _already_poked = self.derived.try_send(());
+                // What changed nothing is nobody's news.
+                if connection.total_changes() != before {
+                    self.committed.send_modify(|count| *count += 1);
+                    // A full queue means that index and mirror are about to look anyway.
+                    let _already_poked = self.derived.try_send(());
+                }
                 for (job, outcome) in group.into_iter().zip(outcomes) {
                     job.settle(outcome);
                 }

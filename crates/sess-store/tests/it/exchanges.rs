@@ -1,12 +1,14 @@
 //! Messages between sessions: limits, inboxes, what follows a run, seats and posts.
 
+use std::time::Duration;
+
 use sess_core::{
     RunId,
     message::Provenance,
     run::{Delivery, Errand, Lineage, Outcome, Run, RunState},
     session::{Address, Channel, NewSession},
 };
-use sess_store::{Cap, Error, Full, Lease, NewRun, PostState, PostTried, Seat, Step, Store};
+use sess_store::{Cap, Ending, Error, Full, Lease, NewRun, PostState, PostTried, Seat, Step, Store};
 
 use crate::support::{
     Scratch, agent, ask, at, below, boot, chat, done, hosted, id, key, lease, run, run_id, say, say_as, send,
@@ -241,6 +243,82 @@ fn whoever_stops_waiting_gets_the_outcome_or_is_found_by_it_later() {
         assert_eq!((open.state, is_awaited(&open)), (RunState::Queued, false));
         assert!(!is_awaited(&execute(&*store, "a", "late").await), "it stays recorded");
         assert_eq!(store.stop_waiting(&run_id(9)).await, Err(Error::NoRun(run_id(9))));
+    });
+}
+
+#[test]
+fn a_run_ends_with_what_follows_it_unless_that_was_decided_on_another_errand() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for n in 1..=3 {
+            store.queue_run(NewRun { errand: send("b"), ..ask(n, "a") }).await.expect("queued");
+        }
+        let next = |n| vec![Step::Queue(Box::new(NewRun { lineage: below(1), ..ask(n, "b") }))];
+        let ending = |steps| Ending {
+            messages: vec![],
+            outcome: done("reply"),
+            at: at(6_000),
+            follow_up: Some((send("b"), steps)),
+            stands_up: false,
+        };
+        let mut settled = Vec::new();
+        for (n, steps) in [(1, next(11)), (2, next(12)), (3, [next(13), next(13)].concat())] {
+            let held = lease(&format!("t{n}"), 60_000);
+            store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            if n == 2 {
+                store.stop_waiting(&run_id(n)).await.expect("recorded");
+            }
+            settled.push(store.end_run_with(&run_id(n), &held, ending(steps)).await.expect("ended"));
+        }
+        assert_eq!(settled, [true, false, false]);
+        assert_eq!(unsettled(&*store).await, [run_id(2), run_id(3)], "steps that cannot be cost themselves");
+        for (n, is_there) in [(11, true), (12, false), (13, false)] {
+            assert_eq!(store.run(&run_id(n)).await.expect("read").is_some(), is_there, "{n}");
+        }
+    });
+}
+
+#[test]
+fn a_seat_is_taken_and_given_up_with_a_run() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        let until = sess_store::boot_time().expect("a clock").plus(60_000);
+        let process = sess_store::this_process().expect("a process");
+        let seat = |node: &str| Seat { node: node.to_owned(), until: until.clone(), process };
+        store.queue_run_seated(ask(1, "a"), seat("here")).await.expect("queued");
+        store.queue_run_seated(ask(2, "a"), seat("there")).await.expect("queued");
+        assert_eq!(store.seat(&id("a")).await, Ok(Some(seat("here"))), "who came first has it");
+        for (n, stands_up, left) in [(1, false, Some(seat("here"))), (2, true, None)] {
+            let held = Lease { node: "here".to_owned(), ..lease("t", 60_000) };
+            store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            let (messages, outcome) = (vec![], done("ok"));
+            let ending = Ending { messages, outcome, at: at(6_000), follow_up: None, stands_up };
+            store.end_run_with(&run_id(n), &held, ending).await.expect("ended");
+            assert_eq!(store.seat(&id("a")).await, Ok(left));
+        }
+    });
+}
+
+#[test]
+fn what_finds_nothing_to_do_wakes_nobody() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        store.queue_run(NewRun { errand: send("b"), ..ask(1, "a") }).await.expect("queued");
+        execute(&*store, "a", "reply").await;
+        store.settle_run(&run_id(1), vec![], at(7_000)).await.expect("settled");
+        let mut changes = store.changes();
+        // Other processes' commits are looked for now and then, and the first look is told.
+        while tokio::time::timeout(Duration::from_millis(150), changes.changed()).await.is_ok() {}
+        assert_eq!(store.settle_run(&run_id(1), vec![], at(8_000)).await, Ok(false));
+        store.stop_waiting(&run_id(1)).await.expect("an answer");
+        store.cancel_run(&run_id(1), at(8_000)).await.expect("an answer");
+        store.stand_up(&id("a"), "nobody").await.expect("nobody sat there");
+        assert!(!changes.has_changed().expect("open"));
+        store.queue_run(ask(2, "a")).await.expect("queued");
+        assert!(changes.has_changed().expect("open"));
     });
 }
 

@@ -108,6 +108,7 @@ impl Demo<'_> {
             session: new.clone(),
             agent: agent.clone(),
             text,
+            from: None,
             note: None,
             idempotency_key: None,
         })

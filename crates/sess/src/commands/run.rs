@@ -22,13 +22,17 @@ use sess_agent::{
     shell::Shell,
     tool::Toolbox,
 };
-use sess_app::agents::{Agents, AgentsSetup, LEASE, Person, WorldTools};
+use sess_app::{
+    App, Caller,
+    agents::{Agents, AgentsSetup, LEASE, Person, WorldTools},
+};
 use sess_core::{
     SessionId,
     agent::{McpServer, Team, ToolsetKind},
     identity::SESS_SESSION,
     permission::Trust,
     sandbox::Sandbox,
+    session::{Sending, Session},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +92,34 @@ pub async fn run(context: &Context, output: &Output, args: cli::Run) -> anyhow::
         // What was acknowledged is stored, and the lease of what was not ends by itself.
         heard = second_signal(&cancel) => heard.map(|()| ExitCode::from(130)).context("signals cannot be heard"),
     }
+}
+
+/// `/send on|off|inherit`: whether messages come into a session. Returns it, and what holds now.
+async fn send_policy(
+    app: &App,
+    caller: &Caller,
+    mut session: Session,
+    wanted: &str,
+) -> anyhow::Result<(Session, String)> {
+    let wanted = match wanted.trim() {
+        "" => None,
+        "on" => Some(Some(Sending::Allow)),
+        "off" => Some(Some(Sending::Deny)),
+        "inherit" => Some(None),
+        other => {
+            return Err(Usage(format!("/send {}: expected on, off or inherit", one_line(other))).into());
+        }
+    };
+    if let Some(policy) = wanted {
+        session = app.set_send_policy(caller, &session, policy).await?;
+    }
+    let own = session.facts.send_policy;
+    let holds = match app.configured()?.rules.send_policy.decide(own, &session.key, session.channel()) {
+        Sending::Allow => "messages come into this session",
+        Sending::Deny => "no messages come into this session",
+    };
+    let why = if own.is_some() { "your word" } else { "as configured" };
+    Ok((session, format!("{holds} ({why})")))
 }
 
 /// Returns where the lines that were typed are kept, for the arrow keys.

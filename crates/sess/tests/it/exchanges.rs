@@ -387,3 +387,44 @@ fn a_task_is_spawned_with_its_files_and_waited_for() {
     let shown = stage.world.ok(["runs", "--tree"]);
     assert!(shown.contains("STATE") && shown.contains("done") && shown.contains("sum"), "{shown}");
 }
+
+#[test]
+fn an_agent_that_starts_sess_run_speaks_as_its_session_and_only_where_it_may_send() {
+    let script = "[{system: BETA, text: heard}, {system: ALPHA, text: heard}]";
+    let closed = PAIR.replace("tools: {sessions: {visibility: all}, agentToAgent: {enabled: true}}", "");
+    let agent = [("CLAUDE_CODE_SESSION_ID", "host-session-1")];
+    let stage = Stage::with(Chat, &closed, script);
+    let run = stage.sess(&agent, ["run", "--exec", "--session", "agent:beta:main", "I am the person"]);
+    assert_eq!(run.code, 8, "{}", run.stderr);
+    assert!(run.stderr.contains("Session send visibility is restricted"), "{}", run.stderr);
+    assert_eq!(stage.runs(&[]).len(), 0, "nothing was said");
+
+    let run = stage.sess(&agent, ["run", "--exec", "--session", "new-session", "I am the person"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let history = stage.world.json(["history", "new-session"]);
+    assert_eq!(history["messages"][0]["provenance"]["kind"], "inter_session", "{history}");
+    let said = stage.sess(&[], ["run", "--exec", "--session", "new-session", "So am I"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let history = stage.world.json(["history", "new-session"]);
+    assert_eq!(history["messages"][2]["provenance"]["kind"], "external_user", "{history}");
+}
+
+#[test]
+fn a_sandboxed_agent_s_session_is_sandboxed_at_every_door() {
+    let boxed =
+        PAIR.replace("  beta:", "  box: {model: m, sandbox: true, toolsets: [{type: sessions}]}\n  beta:");
+    let stage = Stage::with(Chat, &boxed, "[]");
+    stage.sess(&[], ["send", "agent:beta:main", "hello", "--wait", "0"]);
+    let listed = |env: &[(&str, &str)], options: &[&str]| -> Vec<String> {
+        let args = ["tool", "call", "sessions_list", "{}"].into_iter().chain(options.iter().copied());
+        let run = stage.sess(env, args);
+        let rows: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{} {}", run.stdout, run.stderr));
+        let rows = rows["sessions"].as_array().unwrap_or_else(|| panic!("{rows}")).clone();
+        rows.iter().map(|row| format!("{} {}", row["key"], row.get("transcriptPath").is_some())).collect()
+    };
+    let own = ["\"agent:box:main\" false"];
+    assert_eq!(listed(&[], &["--session", "agent:box:main"]), own);
+    assert_eq!(listed(&[("SESS_SESSION", "agent:box:main")], &[]), own);
+    assert!(listed(&[], &["--session", "agent:alpha:main"]).len() >= 2, "who is free sees all");
+}

@@ -25,6 +25,7 @@ mod run_sessions;
 mod run_stage;
 mod run_tools;
 mod sandbox;
+mod secrets;
 mod sessions;
 mod terminal;
 mod tools;

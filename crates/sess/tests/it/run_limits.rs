@@ -44,14 +44,14 @@ fn what_it_costs_is_counted() {
 
 #[test]
 fn time_ends_a_model_that_hangs() {
-    let said = "stopped after 1 seconds (limits.seconds)";
+    let said = "stopped after 1 s (limits.seconds or runTimeoutSeconds)";
     check("seconds: 1", "- {text: Slow., fault: {kind: hang, bytes: 700}}", 124, said, 1);
 }
 
 #[test]
 fn time_ends_a_tool_that_hangs() {
     let script = "- {tool_calls: [{name: shell, arguments: {cmd: sleep 1000}}, {name: list_directory}]}";
-    check("seconds: 1", script, 124, "timed_out: stopped after 1 seconds (limits.seconds)", 1);
+    check("seconds: 1", script, 124, "timed_out: stopped after 1 s (limits.seconds or runTimeoutSeconds)", 1);
 }
 
 #[test]

@@ -163,10 +163,17 @@ pub async fn run(
         Some(stored) => agents.approved(&stored).await?,
         None => None,
     };
-    if let Some((word, _)) = split_command(line)
+    if let Some((word, rest)) = split_command(line)
         && !word.contains('/')
         && agents.command(active, word).is_none()
     {
+        if word == "send" {
+            let stored = app.find_session(&id).await?;
+            let none = || Usage("this session is not stored yet: say something first".to_owned());
+            let (_, said) = super::send_policy(app, caller, stored.ok_or_else(none)?, rest).await?;
+            onlooker.talk(&said);
+            return Ok(ExitCode::SUCCESS);
+        }
         return Err(Usage(format!("there is no command /{word}; nothing was sent")).into());
     }
     if agents.team().model_of(active).provider == Provider::Scripted {
@@ -188,7 +195,8 @@ pub async fn run(
     let mut cursor = app.events_head().await?;
     let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
     let is_executing = note.is_some();
-    let request = Request { session, agent, text, note, idempotency_key: None };
+    let from = agents.speaker(caller).await?;
+    let request = Request { session, agent, text, from, note, idempotency_key: None };
     let (queued, known) = tokio::sync::oneshot::channel::<RunId>();
     let saying = agents.say_told(request, cancel, |run| {
         // Whoever listens does so until the end.

@@ -311,7 +311,9 @@ impl Chat {
             None => None,
         };
         let is_executing = note.is_some();
-        let request = Request { session: self.session.clone(), agent, text, note, idempotency_key: None };
+        let from = self.agents.speaker(&self.caller).await?;
+        let session = self.session.clone();
+        let request = Request { session, agent, text, from, note, idempotency_key: None };
         let run = match self.turn(request).await? {
             Ended::Run(run) => run,
             Ended::Left(code) => return Ok(Flow::Leave(code)),

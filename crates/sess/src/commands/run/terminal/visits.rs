@@ -195,6 +195,8 @@ impl Chat {
                 self.agents.app().settle().await?;
                 open = self.open_runs().await?;
             }
+            let rows = self.visits(Shown::All).await?;
+            self.print(Last::Talk, rows);
             if open.is_empty() {
                 return Ok(());
             }
@@ -203,8 +205,6 @@ impl Chat {
                 let runs = if open.len() == 1 { "run goes" } else { "runs go" };
                 self.note(&format!("{} {runs} on for this session: waiting; Ctrl-C cancels", open.len()));
             }
-            let rows = self.visits(Shown::All).await?;
-            self.print(Last::Talk, rows);
             tokio::select! {
                 _ = changes.changed() => {}
                 () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use console::{Style, measure_text_width};
 use sess_app::{Kind, ListRuns, ListSessions, agents::Agents};
-use sess_core::session::Sending;
 
 use super::{
     chat::{Chat, Flow},
@@ -207,32 +206,12 @@ impl Chat {
 
     /// `/send on|off|inherit`, or how it stands.
     async fn send_policy(&mut self, rest: &str) -> anyhow::Result<()> {
-        let wanted = match rest.trim() {
-            "" => None,
-            "on" => Some(Some(Sending::Allow)),
-            "off" => Some(Some(Sending::Deny)),
-            "inherit" => Some(None),
-            other => {
-                self.complain(&format!("/send {}: expected on, off or inherit", one_line(other)));
-                return Ok(());
-            }
-        };
-        let Some(mut stored) = self.stored().await? else {
+        let Some(stored) = self.stored().await? else {
             self.note("this session is not stored yet: say something first");
             return Ok(());
         };
-        let app = self.agents.app();
-        if let Some(policy) = wanted {
-            stored = app.set_send_policy(&self.caller, &stored, policy).await?;
-        }
-        let own = stored.facts.send_policy;
-        let holds = app.configured()?.rules.send_policy.decide(own, &stored.key, stored.channel());
-        let holds = match holds {
-            Sending::Allow => "messages come into this session",
-            Sending::Deny => "no messages come into this session",
-        };
-        let why = if own.is_some() { "your word" } else { "as configured" };
-        self.note(&format!("{holds} ({why})"));
+        let (stored, said) = super::super::send_policy(self.agents.app(), &self.caller, stored, rest).await?;
+        self.note(&said);
         self.session = stored.into();
         Ok(())
     }
