@@ -6,13 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sess_core::{
-    Timestamp,
+    SessionId, Timestamp,
     key::{SessionKind, UnknownKind},
-    message::Role,
-    run::{Run, RunState},
+    run::RunState,
     session::{Runner, Sending, Session, ThinkingLevel},
 };
-use sess_store::{Reach, Span, Store};
+use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
     App, Caller, Error, Redaction, Result,
@@ -29,10 +28,6 @@ const MESSAGE_LIMIT_MAX: i64 = 20;
 const MESSAGES_BYTES_MAX: usize = 80 * 1024;
 /// Totals are exact up to here.
 const TOTAL_MAX: u64 = 1_000;
-/// How many of its newest messages are looked through for the model that spoke last.
-const LOOKED_AT_FOR_MODEL: usize = 6;
-/// How many of its newest runs are looked through for what goes on.
-const LOOKED_AT_FOR_STATUS: usize = 20;
 
 /// Which rows to list.
 #[derive(Clone, Debug, Default)]
@@ -140,9 +135,11 @@ impl App {
         let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
         let mirrors = if outlook.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
         let render = Render { store: &*store, outlook: &outlook, message_limit, mirrors };
+        let ids: Vec<SessionId> = listed.iter().map(|session| session.id.clone()).collect();
+        let glances = store.glances(&ids).await?;
         let mut sessions = Vec::with_capacity(listed.len());
-        for session in &listed {
-            sessions.push(render.row(session).await?);
+        for (session, glance) in listed.iter().zip(glances) {
+            sessions.push(render.row(session, glance).await?);
         }
         Ok(Rows {
             count: sessions.len(),
@@ -172,11 +169,12 @@ struct Render<'a> {
 }
 
 impl Render<'_> {
-    async fn row(&self, session: &Session) -> Result<Row> {
+    async fn row(&self, session: &Session, glance: Glance) -> Result<Row> {
         let configured = &self.outlook.configured;
         let facts = &session.facts;
-        let runs = self.store.runs(Some(&session.id), LOOKED_AT_FOR_STATUS).await?;
-        let (model, context_tokens) = self.model(session).await?;
+        let status = status(session, &glance).to_owned();
+        let aborted_last_run = glance.last_ended.map(was_aborted);
+        let (model, context_tokens) = self.model(session, glance.last_reply);
         let delivery = facts.delivery.as_ref();
         let messages = match self.message_limit {
             0 => None,
@@ -204,9 +202,8 @@ impl Render<'_> {
             thinking_level: facts.thinking.map(ThinkingLevel::as_str).map(str::to_owned),
             // Nothing here is verbose in levels.
             verbose_level: None,
-            system_sent: (facts.runner == Runner::Here)
-                .then(|| runs.iter().any(|run| run.started_at.is_some())),
-            aborted_last_run: aborted_last_run(&runs),
+            system_sent: (facts.runner == Runner::Here).then_some(glance.was_started),
+            aborted_last_run,
             send_policy: facts.send_policy.map(Sending::as_str).map(str::to_owned),
             last_channel: delivery.map(|address| address.channel.to_string()),
             last_to: delivery.and_then(|address| address.to.clone()),
@@ -220,30 +217,25 @@ impl Render<'_> {
             title: Some(plain(&session.title)).filter(|title| !title.is_empty()),
             spawned_by: session.parent.as_ref().map(|parent| configured.shown(parent)),
             label: facts.label.as_deref().map(plain),
-            status: Some(status(session, &runs).to_owned()),
+            status: Some(status),
             created_at: session.created_at.as_millis(),
             messages,
         })
     }
 
     /// Returns the model that spoke last and how many tokens it took in; else the one that would speak.
-    async fn model(&self, session: &Session) -> Result<(Option<String>, Option<u64>)> {
-        let page = self.store.messages(&session.id, Span::Last, LOOKED_AT_FOR_MODEL).await?;
-        for message in page.messages.iter().rev() {
-            let body = message.parse()?;
-            if body.role == Role::Assistant && body.model.is_some() {
-                let taken_in = body.usage.map(|usage| {
-                    usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write)
-                });
-                return Ok((body.model, taken_in));
-            }
+    fn model(&self, session: &Session, spoke: Option<LastReply>) -> (Option<String>, Option<u64>) {
+        if let Some(LastReply { model, usage }) = spoke {
+            let taken_in = usage
+                .map(|usage| usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write));
+            return (Some(model), taken_in);
         }
         let configured = || {
             let team = self.outlook.configured.team.as_ref()?;
             Some(team.agent(&session.agent)?.model.clone())
         };
         let is_ours = session.facts.runner == Runner::Here;
-        Ok((session.facts.model.clone().or_else(|| configured().filter(|_| is_ours)), None))
+        (session.facts.model.clone().or_else(|| configured().filter(|_| is_ours)), None)
     }
 
     fn transcript_path(&self, session: &Session) -> Option<String> {
@@ -252,22 +244,20 @@ impl Render<'_> {
     }
 }
 
-/// Tells whether the last run that ended was stopped before its own end; `None` when none has.
-fn aborted_last_run(runs: &[Run]) -> Option<bool> {
-    let last = runs.iter().find(|run| run.state.has_ended())?;
-    Some(match last.state {
+/// Tells whether a run that ended was stopped before its own end.
+fn was_aborted((state, was_started): (RunState, bool)) -> bool {
+    match state {
         RunState::Aborted | RunState::TimedOut => true,
-        RunState::Cancelled => last.started_at.is_some(),
+        RunState::Cancelled => was_started,
         RunState::Queued | RunState::Running | RunState::Done | RunState::Failed => false,
-    })
+    }
 }
 
-fn status(session: &Session, runs: &[Run]) -> &'static str {
-    let is_open = |state: RunState| runs.iter().any(|run| run.state == state);
+fn status(session: &Session, glance: &Glance) -> &'static str {
     match session.facts.runner {
-        Runner::Host if is_open(RunState::Queued) || is_open(RunState::Running) => "waiting",
-        Runner::Here if is_open(RunState::Running) => "running",
-        Runner::Here if is_open(RunState::Queued) => "queued",
+        Runner::Host if glance.is_queued || glance.is_running => "waiting",
+        Runner::Here if glance.is_running => "running",
+        Runner::Here if glance.is_queued => "queued",
         Runner::Host | Runner::Here => "idle",
     }
 }

@@ -137,6 +137,16 @@ pub enum Provenance {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape(u8);
 
+/// What is of interest in a stored reply besides its words, which are not read.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Spoken {
+    pub role: Role,
+    #[serde(default)]
+    pub model: Option<String>,
+    #[serde(default)]
+    pub usage: Option<Usage>,
+}
+
 impl Shape {
     /// Shows something even when tools are left out.
     pub const SPEAKS: u8 = 1;

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source, Timestamp,
     key::SessionKind,
-    message::{Body, Provenance, Shape},
+    message::{Body, Provenance, Shape, Usage},
     plan,
     run::{BootTime, Errand, Lineage, Outcome, Run, RunState},
     session::{Address, Channel, NewSession, Sending, Session},
@@ -268,6 +268,13 @@ pub trait Runs: Send + Sync {
         at: Timestamp,
     ) -> Result<Run>;
 
+    /// Tells whether anything that `root` led to, itself included, is open or unsettled, and can come
+    /// to its end with these agents: what waits in an inbox, or for an agent of nobody, cannot.
+    async fn is_tree_open(&self, root: &RunId, agents: &[AgentId]) -> Result<bool>;
+
+    /// Returns what goes on in each of these sessions.
+    async fn glances(&self, sessions: &[SessionId]) -> Result<Vec<Glance>>;
+
     /// Returns when the lease of the run that executes in `session` ends.
     async fn running_until(&self, session: &SessionId) -> Result<Option<BootTime>>;
 }
@@ -379,6 +386,27 @@ pub enum Cap {
     Children { parent: SessionKey, most: u32 },
     /// Runs of the same root, ended or not.
     Tree { most: u32 },
+}
+
+/// What goes on in a session, at a glance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Glance {
+    pub is_running: bool,
+    /// Something waits, in its queue or in its inbox.
+    pub is_queued: bool,
+    /// A run of it was ever started.
+    pub was_started: bool,
+    /// How the newest of its ended runs did, and whether that was ever started.
+    pub last_ended: Option<(RunState, bool)>,
+    /// The model that spoke last, when that is among the last few messages.
+    pub last_reply: Option<LastReply>,
+}
+
+/// Who spoke, and what it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastReply {
+    pub model: String,
+    pub usage: Option<Usage>,
 }
 
 /// How a run ends.

@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sess_core::{
-    AgentId, RunId, SessionId, Timestamp,
-    run::{Errand, Run, RunState},
-    session::Runner,
-};
+use sess_core::{AgentId, RunId, SessionId, Timestamp};
 use sess_store::Store;
 use tokio::{
     sync::watch,
@@ -29,10 +25,8 @@ use crate::Result;
 const GIVE_UP_WITHIN: Duration = Duration::from_millis(1_500);
 /// How often spawned sessions are looked through for those that are over.
 const REAP_EVERY: Duration = Duration::from_secs(60);
-/// The most runs of one tree that are looked at.
+/// The most runs of one tree that are cancelled when it is given up.
 const TREE_LOOKED_AT: usize = 10_000;
-/// The most unsettled runs that are looked at.
-const UNSETTLED_LOOKED_AT: usize = 10_000;
 
 /// Which runs a node takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +60,7 @@ impl Agents {
         let mut node = Node::new(self, Work::Tree(root.clone()))?;
         loop {
             node.look().await;
-            if node.tasks.is_empty() && node.is_over(root).await? {
+            if node.tasks.is_empty() && !node.store.is_tree_open(root, &node.names).await? {
                 return Ok(());
             }
             tokio::select! {
@@ -249,33 +243,6 @@ impl Node {
             self.tasks.shutdown().await;
         }
     }
-
-    /// Tells whether nothing of a tree is open or unsettled that this node could do something about.
-    async fn is_over(&self, root: &RunId) -> Result<bool> {
-        let before = self.store.runs_below(root, TREE_LOOKED_AT).await?;
-        for run in &before {
-            if !run.state.has_ended() && self.is_ours(run).await? {
-                return Ok(false);
-            }
-        }
-        let unsettled = self.store.unsettled_runs(UNSETTLED_LOOKED_AT).await?;
-        if unsettled.iter().any(|run| run.lineage.root == *root) {
-            return Ok(false);
-        }
-        // What was unsettled at the first look may have led to further runs meanwhile.
-        let after = self.store.runs_below(root, TREE_LOOKED_AT).await?;
-        Ok(after.len() == before.len())
-    }
-
-    /// Tells whether an open run can come to its end without a program that we do not run.
-    async fn is_ours(&self, run: &Run) -> Result<bool> {
-        if run.state == RunState::Running {
-            return Ok(true);
-        }
-        let Some(session) = self.store.session(&run.session).await? else { return Ok(false) };
-        let is_known = self.names.contains(&run.agent) || self.store.seat(&run.session).await?.is_some();
-        Ok(session.facts.runner == Runner::Here && is_known)
-    }
 }
 
 impl Agents {
@@ -297,9 +264,9 @@ impl Agents {
         if self.inner.seated.contains(session) {
             attendance.person = Arc::clone(self.person());
         }
-        let is_task = matches!(run.errand, Errand::Spawn(_));
         let executed = self.execute(store, run, lease, stop, &attendance).await;
-        if is_task {
+        // What it started would pile up: nobody knows when this session is spoken to again.
+        if !self.inner.seated.contains(session) {
             self.close_toolboxes(session);
         }
         executed

@@ -2,15 +2,18 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use sess_core::{MessageId, SessionId, Timestamp, message::Shape};
+use sess_core::{
+    MessageId, SessionId, Timestamp,
+    message::{Role, Shape, Spoken},
+};
 
 use super::{
     Sqlite, crc, sessions,
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, DamagedMessage, Error, Imported, ImportedSession, MessagePage, Messages, NewMessage, Position,
-    RequestKey, Result, Span, StoredMessage,
+    Appended, DamagedMessage, Error, Imported, ImportedSession, LastReply, MessagePage, Messages, NewMessage,
+    Position, RequestKey, Result, Span, StoredMessage,
 };
 
 const NEWEST_FIRST: &str = "SELECT n, seq, id, shape, crc, body FROM messages \
@@ -305,6 +308,23 @@ pub(super) fn page(
     }
     page.damaged.sort_by_key(|message| message.seq);
     Ok(page)
+}
+
+/// How many of a session's newest messages are looked through for the model that spoke last.
+const LOOKED_AT_FOR_REPLY: i64 = 6;
+
+/// Returns who spoke last, when that is not long ago.
+pub(super) fn last_reply(connection: &Connection, session: i64) -> rusqlite::Result<Option<LastReply>> {
+    let mut statement = connection.prepare_cached(NEWEST_FIRST)?;
+    let mut rows = statement.query(params![session, i64::MAX, LOOKED_AT_FOR_REPLY])?;
+    while let Some(row) = rows.next()? {
+        let (_, message) = from_row(row, session)?;
+        let spoken = message.ok().and_then(|message| serde_json::from_str::<Spoken>(&message.body).ok());
+        if let Some(Spoken { role: Role::Assistant, model: Some(model), usage }) = spoken {
+            return Ok(Some(LastReply { model, usage }));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads a message, or tells why it cannot be trusted.

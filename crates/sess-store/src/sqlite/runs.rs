@@ -24,8 +24,8 @@ use super::{
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, Cap, Ending, Error, Full, Happening, InboxItem, Lease, NewMessage, NewRun, Result, RunRenewed,
-    Runs, Seat, Step,
+    Appended, Cap, Ending, Error, Full, Glance, Happening, InboxItem, Lease, NewMessage, NewRun, Result,
+    RunRenewed, Runs, Seat, Step,
 };
 
 /// Why a run that nobody answers for has ended.
@@ -95,16 +95,20 @@ impl Runs for Sqlite {
     ) -> Result<Vec<SessionId>> {
         let now = crate::boot_time()?;
         self.readers.query(|reader| {
-            let mut found = Vec::new();
-            for id in waiting_sessions(reader, agents, root)? {
-                if found.len() == limit {
-                    break;
-                }
-                if due(reader, &id, agents, node, &now)?.is_some() {
-                    found.push(id);
+            let (mut found, mut after) = (Vec::new(), 0);
+            loop {
+                let page = waiting_sessions(reader, agents, root, after)?;
+                let Some((_, last)) = page.last() else { return Ok(found) };
+                after = *last;
+                for (id, _) in page {
+                    if found.len() == limit {
+                        return Ok(found);
+                    }
+                    if due(reader, &id, agents, node, &now)?.is_some() {
+                        found.push(id);
+                    }
                 }
             }
-            Ok(found)
         })
     }
 
@@ -324,6 +328,36 @@ impl Runs for Sqlite {
         self.writer.write(move |tx| inbox::reply(tx, &run, &session, reply, at)).await
     }
 
+    async fn is_tree_open(&self, root: &RunId, agents: &[AgentId]) -> Result<bool> {
+        let now = crate::boot_time()?;
+        self.readers.query(|reader| {
+            // One view of all of it: what is settled between two looks would be seen in neither.
+            let reader = reader.unchecked_transaction()?;
+            let root = params![root.as_str()];
+            if !readable(&reader, OPEN_BELOW, root)?.is_empty()
+                || !readable(&reader, UNSETTLED_BELOW, root)?.is_empty()
+            {
+                return Ok(true);
+            }
+            for row in readable(&reader, WAITING_BELOW, root)? {
+                // Whoever sits there can execute it.
+                let is_seated = || {
+                    Ok::<_, rusqlite::Error>(
+                        seats::of(&reader, row.session)?.is_some_and(|seat| !seat.until.has_lapsed(&now)),
+                    )
+                };
+                if agents.contains(&row.run.agent) || is_seated()? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    async fn glances(&self, sessions: &[SessionId]) -> Result<Vec<Glance>> {
+        self.readers.query(|reader| sessions.iter().map(|session| glance(reader, session)).collect())
+    }
+
     async fn running_until(&self, session: &SessionId) -> Result<Option<BootTime>> {
         let row = self.readers.query(|reader| match messages::number_of(reader, session)? {
             Some(n) => running(reader, n),
@@ -454,31 +488,51 @@ pub(super) fn has_unsettled(connection: &Connection, session: i64) -> rusqlite::
     Ok(connection.prepare_cached(sql)?.query_row([session], |_| Ok(())).optional()?.is_some())
 }
 
-const WAITING: &str = "SELECT s.id, min(r.n) AS oldest FROM runs r JOIN sessions s ON s.n = r.session \
-     WHERE r.state = 'queued' AND r.inbox = 0";
-const IN_TREE: &str = "AND r.session IN (SELECT t.session FROM runs t WHERE t.root = ?1 OR t.id = ?1)";
+/// Each session in which something waits, one step in the index a session, however much waits in it.
+const WAITING: &str = "WITH RECURSIVE waiting (session) AS ( \
+     SELECT (SELECT r.session FROM runs r WHERE r.state = 'queued' AND r.inbox = 0 \
+         ORDER BY r.session LIMIT 1) \
+     UNION ALL \
+     SELECT (SELECT r.session FROM runs r WHERE r.state = 'queued' AND r.inbox = 0 \
+         AND r.session > w.session ORDER BY r.session LIMIT 1) FROM waiting w WHERE w.session IS NOT NULL), \
+     oldest (session, n) AS (SELECT w.session, (SELECT r.n FROM runs r WHERE r.session = w.session \
+         AND r.state = 'queued' AND r.inbox = 0 ORDER BY r.n LIMIT 1) FROM waiting w) \
+     SELECT s.id, o.n FROM oldest o JOIN sessions s ON s.n = o.session WHERE o.n > ?1";
+const IN_TREE: &str = "AND o.session IN (SELECT t.session FROM runs t WHERE t.root = ?2 OR t.id = ?2)";
+/// How many waiting sessions are looked at together.
+const WAITING_LEN_MAX: usize = 64;
 
-/// Returns the sessions in which something waits, the longest waiting first; with `root`, those in
-/// which something that led from it does. Whatever waits before that has its turn first.
+/// Ends [`WAITING`]: only sessions in which one of `agents` is waited for.
+fn for_agents(agents: &[AgentId]) -> String {
+    let names = agents.iter().map(|agent| format!("'{agent}'")).collect::<Vec<_>>().join(", ");
+    format!(
+        "AND EXISTS (SELECT 1 FROM runs r WHERE r.session = o.session AND r.state = 'queued' \
+         AND r.inbox = 0 AND r.agent IN ({names})) ORDER BY o.n LIMIT {WAITING_LEN_MAX}"
+    )
+}
+
+/// Returns the next sessions in which something waits, the longest waiting first, each with the run
+/// that waits longest; with `root`, those that a run of its tree belongs to. Whatever waits before
+/// that has its turn first.
 fn waiting_sessions(
     reader: &Connection,
     agents: &[AgentId],
     root: Option<&RunId>,
-) -> rusqlite::Result<Vec<SessionId>> {
-    let names = agents.iter().map(|agent| format!("'{agent}'")).collect::<Vec<_>>().join(", ");
-    let rest = format!("AND r.agent IN ({names}) GROUP BY r.session ORDER BY oldest");
-    let read = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-    let ids: Vec<String> = match root {
+    after: i64,
+) -> rusqlite::Result<Vec<(SessionId, i64)>> {
+    let rest = for_agents(agents);
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
+    let ids: Vec<(String, i64)> = match root {
         None => {
             let mut statement = reader.prepare_cached(&format!("{WAITING} {rest}"))?;
-            statement.query_map([], read)?.collect::<rusqlite::Result<_>>()?
+            statement.query_map([after], read)?.collect::<rusqlite::Result<_>>()?
         }
         Some(root) => {
             let mut statement = reader.prepare_cached(&format!("{WAITING} {IN_TREE} {rest}"))?;
-            statement.query_map([root.as_str()], read)?.collect::<rusqlite::Result<_>>()?
+            statement.query_map(params![after, root.as_str()], read)?.collect::<rusqlite::Result<_>>()?
         }
     };
-    Ok(ids.into_iter().filter_map(|id| id.parse().ok()).collect())
+    Ok(ids.into_iter().filter_map(|(id, n)| Some((id.parse().ok()?, n))).collect())
 }
 
 /// Returns the run that `session` should execute next, when that may begin now on `node`.
@@ -496,6 +550,43 @@ fn due(
     let oldest = first_readable(connection, WAITING_IN, n)?;
     let Some(oldest) = oldest.filter(|row| agents.contains(&row.run.agent)) else { return Ok(None) };
     Ok((!seats::is_taken(connection, n, node, now)?).then_some(oldest))
+}
+
+// The sign lets SQLite take the index of what is open, instead of the tree's.
+const OPEN_BELOW: &str = "WHERE r.state = 'running' AND (+r.root = ?1 OR +r.id = ?1) ORDER BY +r.n";
+const WAITING_BELOW: &str =
+    "WHERE r.state = 'queued' AND r.inbox = 0 AND (+r.root = ?1 OR +r.id = ?1) ORDER BY +r.n";
+const UNSETTLED_BELOW: &str = "WHERE r.settled = 0 AND (+r.root = ?1 OR +r.id = ?1) ORDER BY +r.n";
+
+const GLANCE: &str = "SELECT s.n, \
+     EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'running'), \
+     EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'queued' AND r.inbox = 0) \
+     OR EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.state = 'queued' AND r.inbox = 1), \
+     EXISTS (SELECT 1 FROM runs r WHERE r.session = s.n AND r.started_at IS NOT NULL), \
+     (SELECT r.state || iif(r.started_at IS NULL, '', ' started') FROM runs r WHERE r.session = s.n \
+         AND r.state NOT IN ('queued', 'running') ORDER BY r.n DESC LIMIT 1) \
+     FROM sessions s WHERE s.id = ?1";
+
+/// Returns what goes on in a session; nothing when it is not there.
+fn glance(reader: &Connection, session: &SessionId) -> rusqlite::Result<Glance> {
+    let found = reader
+        .prepare_cached(GLANCE)?
+        .query_row([session.as_str()], |row| {
+            let ended: Option<String> = row.get(4)?;
+            let last_ended = ended.and_then(|ended| {
+                let (state, was_started) = match ended.split_once(' ') {
+                    Some((state, _)) => (state, true),
+                    None => (ended.as_str(), false),
+                };
+                Some((state.parse().ok()?, was_started))
+            });
+            let (is_running, is_queued, was_started) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            let glance = Glance { is_running, is_queued, was_started, last_ended, last_reply: None };
+            Ok((row.get::<_, i64>(0)?, glance))
+        })
+        .optional()?;
+    let Some((n, glance)) = found else { return Ok(Glance::default()) };
+    Ok(Glance { last_reply: messages::last_reply(reader, n)?, ..glance })
 }
 
 /// Returns the run that a session executes.
@@ -590,14 +681,23 @@ pub(super) fn tell(tx: &mut Transaction<'_>, session: i64, run: &Run, at: Timest
 /// Every further question about runs, with the steps that must answer it.
 #[cfg(test)]
 pub(super) fn questions() -> Vec<(String, Vec<&'static str>)> {
+    use super::run_rows::WITH_SESSION;
     let open = ["runs_running (session=?)", "runs_waiting (session=?)", "runs_inbox (session=?)"];
-    let agents = "AND r.agent IN ('main') GROUP BY r.session ORDER BY oldest";
+    let waiting = ["SEARCH r USING COVERING INDEX runs_waiting (session>?)", "runs_waiting (session=?)"];
+    let agents = for_agents(&["main".parse().expect("a name")]);
     vec![
         (WAITING_COUNT.to_owned(), open[1..].to_vec()),
         (BELOW_COUNT.to_owned(), vec!["runs_by_root (root=?)"]),
         (format!("SELECT 1 FROM sessions s WHERE s.n = ?1 AND {IS_OPEN}"), open.to_vec()),
         (format!("{LIVE_CHILDREN} {IS_OPEN}"), [&["sessions_open_children (parent=?)"], &open[..]].concat()),
-        (format!("{WAITING} {agents}"), vec!["runs_waiting"]),
-        (format!("{WAITING} {IN_TREE} {agents}"), vec!["runs_waiting", "runs_by_root (root=?)"]),
+        (format!("{WAITING} {agents}"), waiting.to_vec()),
+        (format!("{WAITING} {IN_TREE} {agents}"), [&waiting[..], &["runs_by_root (root=?)"]].concat()),
+        (
+            GLANCE.to_owned(),
+            [&["sqlite_autoindex_sessions_1 (id=?)", "runs_by_session (session=?)"], &open[..]].concat(),
+        ),
+        (format!("{WITH_SESSION} {OPEN_BELOW}"), vec!["SCAN r USING INDEX runs_running"]),
+        (format!("{WITH_SESSION} {WAITING_BELOW}"), vec!["SCAN r USING INDEX runs_waiting"]),
+        (format!("{WITH_SESSION} {UNSETTLED_BELOW}"), vec!["SCAN r USING INDEX runs_unsettled"]),
     ]
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use sess_core::{
     RunId,
-    message::Provenance,
+    message::{Provenance, Role, Usage},
     run::{Delivery, Errand, Lineage, Outcome, Run, RunState},
     session::{Address, Channel, NewSession},
 };
-use sess_store::{Cap, Ending, Error, Full, Lease, NewRun, PostState, PostTried, Seat, Step, Store};
+use sess_store::{
+    Cap, Ending, Error, Full, Glance, LastReply, Lease, NewRun, PostState, PostTried, Seat, Step, Store,
+};
 
 use crate::support::{
     Scratch, agent, ask, at, below, boot, chat, done, hosted, id, key, lease, run, run_id, say, say_as, send,
@@ -298,6 +300,101 @@ fn a_seat_is_taken_and_given_up_with_a_run() {
             store.end_run_with(&run_id(n), &held, ending).await.expect("ended");
             assert_eq!(store.seat(&id("a")).await, Ok(left));
         }
+    });
+}
+
+#[test]
+fn a_glance_tells_what_goes_on_however_much_waits() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        let glance = async |name: &str| {
+            store.glances(&[id("none"), id(name)]).await.expect("read").pop().expect("as many as asked for")
+        };
+        assert_eq!(glance("a").await, Glance::default());
+        for n in 1..=30 {
+            store.queue_run(ask(n, "a")).await.expect("queued");
+        }
+        assert_eq!(glance("a").await, Glance { is_queued: true, ..Glance::default() });
+        store.cancel_run(&run_id(1), at(1)).await.expect("cancelled");
+        assert_eq!(glance("a").await.last_ended, Some((RunState::Cancelled, false)));
+        let held = lease("t", 100);
+        store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5)).await.expect("leased");
+        let outcome = Outcome { state: RunState::Aborted, ..done("x") };
+        let mut reply = say_as(Role::Assistant, "words", 6);
+        reply.body.model = Some("m".to_owned());
+        reply.body.usage = Some(Usage { input: 3, ..Usage::default() });
+        store.end_run(&run_id(2), &held, vec![reply, say("more")], outcome, at(6)).await.expect("ended");
+        store.lease_run(&id("a"), &[agent("main")], held, at(7)).await.expect("leased");
+        let usage = Some(Usage { input: 3, ..Usage::default() });
+        let expected = Glance {
+            is_running: true,
+            is_queued: true,
+            was_started: true,
+            last_ended: Some((RunState::Aborted, true)),
+            last_reply: Some(LastReply { model: "m".to_owned(), usage }),
+        };
+        assert_eq!(glance("a").await, expected);
+        store.queue_run(NewRun { session: hosted("h"), ..ask(40, "h") }).await.expect("queued");
+        assert_eq!(glance("h").await, Glance { is_queued: true, ..Glance::default() });
+    });
+}
+
+#[test]
+fn a_tree_is_open_while_something_in_it_can_come_to_its_end() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        let is_open = async |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| agent(name)).collect();
+            store.is_tree_open(&run_id(1), &names).await.expect("read")
+        };
+        assert!(!is_open(&["main"]).await);
+        store.queue_run(NewRun { errand: send("b"), ..ask(1, "a") }).await.expect("queued");
+        assert!(is_open(&["main"]).await);
+        assert!(!is_open(&["other"]).await, "nobody here can execute it");
+        let held = lease("t", 100);
+        store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5)).await.expect("leased");
+        assert!(is_open(&["other"]).await, "somebody else does");
+        store.end_run(&run_id(1), &held, vec![], done("x"), at(6)).await.expect("ended");
+        assert!(is_open(&["other"]).await, "something follows");
+        let next = NewRun { session: hosted("h"), lineage: below(1), ..ask(2, "h") };
+        store.settle_run(&run_id(1), vec![Step::Queue(Box::new(next))], at(7)).await.expect("settled");
+        assert!(!is_open(&["main"]).await, "what is left waits in an inbox");
+        store.queue_run(NewRun { lineage: below(1), ..ask(3, "c") }).await.expect("queued");
+        store.queue_run(ask(4, "d")).await.expect("queued");
+        assert!(is_open(&["main"]).await && !is_open(&["other"]).await);
+        let until = sess_store::boot_time().expect("a clock").plus(60_000);
+        let process = sess_store::this_process().expect("a process");
+        store.sit(&id("c"), Seat { node: "n".to_owned(), until, process }).await.expect("seated");
+        assert!(is_open(&["other"]).await, "who sits there can execute it");
+    });
+}
+
+#[test]
+fn what_is_due_is_found_behind_any_number_of_sessions_that_are_not() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for n in 0..150 {
+            let blocked = format!("blocked-{n}");
+            store
+                .queue_run(NewRun { agent: agent("other"), ..ask(2 * n + 1, &blocked) })
+                .await
+                .expect("queued");
+            store.queue_run(ask(2 * n + 2, &blocked)).await.expect("queued");
+        }
+        for (n, name) in [(901, "due"), (902, "due"), (903, "due too")] {
+            store.queue_run(ask(n, &name.replace(' ', "-"))).await.expect("queued");
+        }
+        let main = [agent("main")];
+        assert_eq!(
+            store.due_sessions(&main, "n", None, 9).await,
+            Ok(vec![id("due"), id("due-too")]),
+            "the longest waiting first"
+        );
+        assert_eq!(store.due_sessions(&main, "n", None, 1).await, Ok(vec![id("due")]));
+        assert_eq!(store.due_sessions(&main, "n", Some(&run_id(903)), 9).await, Ok(vec![id("due-too")]));
     });
 }
 
