@@ -173,23 +173,18 @@ impl App {
         let Some(own) = &outlook.own else { return Ok(Circle::Everything) };
         let own = own.key.clone();
         let rules = &outlook.configured.rules;
-        let visibility = match outlook.confinement {
-            Confinement::Free => rules.visibility,
-            Confinement::Sandboxed => rules.visibility.min(Visibility::Tree),
-        };
         let agent = own.agent();
-        let others = &rules.agent_to_agent;
-        let reaches_others = others.is_enabled && others.names(agent.as_ref());
-        Ok(match visibility {
+        Ok(match rules.visibility_of(outlook.confinement) {
             Visibility::Own => Circle::Own(own),
             Visibility::Tree => Circle::Tree(own),
-            Visibility::Agent | Visibility::All if visibility == Visibility::Agent || !reaches_others => {
+            Visibility::Agent => {
                 Circle::Agents { own, agents: agent.into_iter().collect(), agentless: false }
             }
-            Visibility::Agent | Visibility::All => {
+            Visibility::All => {
+                let admits = |other: Option<&AgentId>| rules.agent_to_agent.admits(agent.as_ref(), other);
                 let mut agents = self.store()?.agents().await?;
-                agents.retain(|other| agent.as_ref() == Some(other) || others.names(Some(other)));
-                Circle::Agents { own, agents, agentless: others.names(None) }
+                agents.retain(|other| agent.as_ref() == Some(other) || admits(Some(other)));
+                Circle::Agents { own, agents, agentless: admits(None) }
             }
         })
     }

@@ -156,10 +156,7 @@ pub fn reach(
     if viewer.standing == Standing::Owner {
         return Ok(());
     }
-    let visibility = match viewer.confinement {
-        Confinement::Free => rules.visibility,
-        Confinement::Sandboxed => rules.visibility.min(Visibility::Tree),
-    };
+    let visibility = rules.visibility_of(viewer.confinement);
     let Some(own) = viewer.key else { return Err(OutOfReach::Own(verb)) };
     if own == target || (is_below && visibility >= Visibility::Tree) {
         return Ok(());
@@ -168,17 +165,17 @@ pub fn reach(
     let is_same_agent = own.is_some() && own == other;
     let agents = &rules.agent_to_agent;
     match visibility {
-        // What would help is another setting than for the agent's own sessions.
-        Visibility::Own | Visibility::Tree | Visibility::Agent if !is_same_agent => {
+        // What would help is another setting than for the agent's own sessions; in a sandbox, none would.
+        Visibility::Own | Visibility::Tree | Visibility::Agent
+            if !is_same_agent && viewer.confinement == Confinement::Free =>
+        {
             Err(OutOfReach::Agent(verb))
         }
         Visibility::Own => Err(OutOfReach::Own(verb)),
         Visibility::Tree => Err(OutOfReach::Tree(verb)),
         Visibility::Agent | Visibility::All if is_same_agent => Ok(()),
         Visibility::Agent | Visibility::All if !agents.is_enabled => Err(OutOfReach::Disabled(verb)),
-        Visibility::Agent | Visibility::All if agents.names(own.as_ref()) && agents.names(other.as_ref()) => {
-            Ok(())
-        }
+        Visibility::Agent | Visibility::All if agents.admits(own.as_ref(), other.as_ref()) => Ok(()),
         Visibility::Agent | Visibility::All => Err(OutOfReach::Denied),
     }
 }

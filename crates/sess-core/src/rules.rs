@@ -3,6 +3,7 @@
 use crate::{
     AgentId, SessionKey,
     key::ChatType,
+    policy::Confinement,
     session::{Channel, Sending},
 };
 
@@ -33,6 +34,14 @@ pub struct SessionRules {
 impl SessionRules {
     pub const ROUNDS_MAX: u8 = 5;
     pub const ARCHIVE_AFTER_MINUTES: u64 = 60;
+
+    /// Returns how far session tools reach: a sandbox narrows that, and never widens it.
+    pub fn visibility_of(&self, confinement: Confinement) -> Visibility {
+        match confinement {
+            Confinement::Free => self.visibility,
+            Confinement::Sandboxed => self.visibility.min(Visibility::Tree),
+        }
+    }
 }
 
 impl Default for SessionRules {
@@ -88,8 +97,13 @@ pub struct AgentToAgent {
 }
 
 impl AgentToAgent {
+    /// Tells whether one agent's sessions reach another's.
+    pub fn admits(&self, one: Option<&AgentId>, other: Option<&AgentId>) -> bool {
+        self.is_enabled && self.names(one) && self.names(other)
+    }
+
     /// Tells whether the list names this agent; a session without one only matches `*`.
-    pub fn names(&self, agent: Option<&AgentId>) -> bool {
+    fn names(&self, agent: Option<&AgentId>) -> bool {
         self.allow.is_empty()
             || self.allow.iter().any(|pattern| match agent {
                 Some(agent) => matches(&pattern.trim().to_ascii_lowercase(), agent.as_str()),
