@@ -96,7 +96,7 @@ fn the_whole_table_of_session_visibility() {
     check_reach(clamped, "agent:a:chat:2", "all a2a", Send, &format!("Session send {tree}"));
     check_reach(clamped, "<agent:a:subagent:2", "all a2a", Send, "yes");
     check_reach(clamped, "<agent:a:subagent:2", "self", Send, &format!("Session send {own}"));
-    check_reach(clamped, "agent:b:chat:2", "all a2a", Send, &format!("Session send {agent}"));
+    check_reach(clamped, "agent:b:chat:2", "all a2a", Send, &format!("Session send {tree}"));
 }
 
 #[test]
