@@ -1,7 +1,10 @@
 //! What follows runs that have ended: what the core's decision needs is loaded, and the decision committed.
 
+use std::path::Path;
+
+use sess_agent::files::attachments;
 use sess_core::{
-    MessageId, RunId, SessionId, SessionKey,
+    MessageId, RunId, SessionKey,
     exchange::{self, FollowUp, Known, Requester, Task},
     message::{Body, Provenance, Role},
     redact::redact,
@@ -72,7 +75,7 @@ impl App {
 
     async fn settle_alone(&self, store: &dyn Store, run: &Run) -> Result<()> {
         let steps = self.steps_after(store, run).await?;
-        let deleted = deleted_by(&steps);
+        let deleted = deleted_by(store, &steps).await?;
         if store.settle_run(&run.id, steps, self.now()).await? {
             self.forget(store, &deleted).await;
         }
@@ -94,7 +97,10 @@ impl App {
                 None
             }
         };
-        let deleted = follow_up.as_ref().map(|(_, steps)| deleted_by(steps)).unwrap_or_default();
+        let deleted = match &follow_up {
+            Some((_, steps)) => deleted_by(store, steps).await?,
+            None => Vec::new(),
+        };
         let is_settled = store.end_run_with(&run.id, lease, Ending { follow_up, ..ending }).await?;
         if is_settled {
             self.forget(store, &deleted).await;
@@ -331,26 +337,33 @@ impl App {
     }
 
     /// Takes away what the store does not hold of sessions that were deleted.
-    async fn forget(&self, store: &dyn Store, deleted: &[SessionId]) {
-        for session in deleted {
-            match store.session(session).await {
+    async fn forget(&self, store: &dyn Store, deleted: &[Session]) {
+        for Session { id, cwd, .. } in deleted {
+            match store.session(id).await {
                 Ok(Some(_)) | Err(_) => continue,
                 Ok(None) => {}
             }
-            if let Err(error) = self.remove_plan_file(session).await {
-                tracing::warn!(%error, %session, "the plan file of a deleted session stays");
+            if let Err(error) = self.remove_plan_file(id).await {
+                tracing::warn!(%error, session = %id, "the plan file of a deleted session stays");
+            }
+            let Some(workspace) = cwd else { continue };
+            if let Err(error) = attachments::remove_all(Path::new(workspace), id.as_str()) {
+                tracing::warn!(%error, session = %id, "attachments of a deleted session stay");
             }
         }
     }
 }
 
 /// Returns the sessions that may be gone after these steps.
-fn deleted_by(steps: &[Step]) -> Vec<SessionId> {
-    let deleted = steps.iter().filter_map(|step| match step {
-        Step::Delete { session, .. } => Some(session.clone()),
-        Step::Queue(_) | Step::Post { .. } => None,
-    });
-    deleted.collect()
+async fn deleted_by(store: &dyn Store, steps: &[Step]) -> Result<Vec<Session>> {
+    let mut deleted = Vec::new();
+    for step in steps {
+        match step {
+            Step::Delete { session, .. } => deleted.extend(store.session(session).await?),
+            Step::Queue(_) | Step::Post { .. } => {}
+        }
+    }
+    Ok(deleted)
 }
 
 /// A run that is being settled in this process, until this is dropped.

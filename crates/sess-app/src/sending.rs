@@ -259,7 +259,7 @@ impl App {
         // A message goes to an address, and so to the newest transcript behind it.
         let newest = store.session_by_key(&reached.key).await?;
         if let Some(archived) = newest.as_ref().filter(|session| session.archived_at.is_some()) {
-            return Err(Error::Invalid(format!(
+            return Err(Error::NotFound(format!(
                 "Session is archived: {shown}. The owner can bring it back with `sess unarchive {}`; until \
                  then it can only be read.",
                 archived.id
@@ -275,7 +275,7 @@ impl App {
         };
         if target.facts.runner == Runner::Here && !is_configured() && store.seat(&target.id).await?.is_none()
         {
-            return Err(Error::Invalid(format!(
+            return Err(Error::NotFound(format!(
                 "nobody would answer: the agent \"{}\" of session {shown} is not configured, and nobody has \
                  that session open",
                 target.agent

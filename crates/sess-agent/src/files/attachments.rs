@@ -36,6 +36,26 @@ pub fn remove<'a>(workspace: &Path, name: &str, files: impl Iterator<Item = &'a 
     remove_from(&open_above(workspace, false)?, name, files)
 }
 
+/// Takes the directory away with the files in it, if it is there; what else was put there stays.
+pub fn remove_all(workspace: &Path, name: &str) -> std::io::Result<()> {
+    let above = match open_above(workspace, false) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        above => above?,
+    };
+    let dir = match open_dir(&above, name) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        dir => dir?,
+    };
+    let mut files = Vec::new();
+    for entry in rustix::fs::Dir::read_from(&dir)? {
+        let entry = entry?;
+        if entry.file_type() == rustix::fs::FileType::RegularFile {
+            files.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    remove_from(&above, name, files.iter().map(String::as_str))
+}
+
 /// Returns where attachments are, as seen from the workspace.
 pub fn relative_dir(name: &str) -> String {
     format!("{}/{}/{name}", ABOVE[0], ABOVE[1])
@@ -103,6 +123,17 @@ mod tests {
         assert_eq!(std::fs::read(dir.join("a.txt")).expect("readable"), b"one");
         remove(workspace.path(), "n1", ["a.txt", "b"].into_iter()).expect("removed");
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn all_attachments_go_with_their_task_whatever_they_are_called() {
+        let workspace = tempfile::tempdir().expect("a directory");
+        remove_all(workspace.path(), "n1").expect("nothing is there");
+        put(workspace.path(), "n1", &[("a.txt", b"one"), ("b", b"")]).expect("put");
+        put(workspace.path(), "n2", &[("a.txt", b"one")]).expect("put");
+        remove_all(workspace.path(), "n1").expect("removed");
+        assert!(!workspace.path().join(relative_dir("n1")).exists());
+        assert!(workspace.path().join(relative_dir("n2")).join("a.txt").exists());
     }
 
     #[test]

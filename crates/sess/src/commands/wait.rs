@@ -36,15 +36,18 @@ pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow:
 
 pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> anyhow::Result<()> {
     let before = context.app.find_run(&context.caller, &args.run, context.redaction).await?;
+    if before.state.has_ended() {
+        let (id, state) = (short(before.id.as_str()), told(before.state));
+        return Err(sess_app::Error::NotFound(format!("run {id} had ended already: {state}")).into());
+    }
     let run = context.app.cancel(&context.caller, &before.id, context.redaction).await?;
     if output.json {
         return output.data(&context.app.run_row(&context.caller, &run, context.redaction).await?);
     }
     let id = short(run.id.as_str());
-    output.say(&match (before.state.has_ended(), run.state) {
-        (true, state) => format!("run {id} had ended already: {}", told(state)),
-        (false, RunState::Cancelled) => format!("run {id} is cancelled: it had not begun"),
-        (false, _) => format!("run {id} was asked to stop; `sess wait {id}` waits for that"),
+    output.say(&match run.state {
+        RunState::Cancelled => format!("run {id} is cancelled: it had not begun"),
+        _ => format!("run {id} was asked to stop; `sess wait {id}` waits for that"),
     });
     Ok(())
 }

@@ -285,6 +285,7 @@ fn nobody_waits_for_ever_and_a_retry_acts_once() {
     assert!(cancelled.stderr.contains(&format!("run {id} is cancelled: it had not begun")), "{cancelled:?}");
     assert_eq!(world.run(["wait", id]).code, 130);
     let again = world.run(["cancel", id]);
+    assert_eq!(again.code, 3, "{again:?}");
     assert!(again.stderr.contains("had ended already: cancelled"), "{again:?}");
 }
 
