@@ -349,7 +349,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     // Archived sessions are only read.
     assert_eq!(stage.ok(&[], "hi"), "hello\n");
     stage.world.ok(["archive", "s1"]);
-    refused(&[], &["send", "s1", "x"], 2, "Session is archived");
+    refused(&[], &["send", "s1", "x"], 3, "Session is archived");
     stage.world.ok(["unarchive", "s1"]);
     // An agent reaches what its rules allow, and no more.
     stage.world.write("tree.yaml", "agents: {alpha: {model: openai/x}}\n");
