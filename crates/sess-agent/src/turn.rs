@@ -24,6 +24,9 @@ use crate::{
     tool::{ToolDef, ToolOutput, Toolbox, capped},
 };
 
+/// How long a model may take to answer before it is recorded that it was asked.
+const BEGUN_AFTER: Duration = Duration::from_millis(10);
+
 /// What a turn needs from whoever runs it.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
@@ -33,8 +36,8 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the messages that a model may have to know: from the newest compaction on.
     async fn transcript(&self) -> Result<Vec<Body>, HostError>;
 
-    /// Records that the model is asked for the first time. The model does not wait for it, but
-    /// nothing is recorded before.
+    /// Records that the model is asked for the first time. The model does not wait for it, and one
+    /// that has answered by then leaves it to its answer.
     async fn begin(&self) -> Result<(), HostError>;
 
     /// Makes messages part of the transcript; durable when it returns.
@@ -191,8 +194,11 @@ struct Driver {
 /// Whether it is recorded that the model was asked.
 enum Beginning {
     Ahead,
-    /// On its way, beside the first question to the model.
-    Recording(JoinHandle<Result<(), HostError>>),
+    /// On its way, beside the first question to the model; needless once that is answered.
+    Recording {
+        recording: JoinHandle<Result<(), HostError>>,
+        answered: CancellationToken,
+    },
     Recorded,
 }
 
@@ -350,16 +356,22 @@ impl Driver {
     /// Has it recorded that the model is asked, once and beside the asking: a turn costs no flush for it.
     fn begin(&mut self) {
         if matches!(self.beginning, Beginning::Ahead) {
-            let host = Arc::clone(&self.host);
-            self.beginning = Beginning::Recording(tokio::spawn(async move { host.begin().await }));
+            let (host, answered) = (Arc::clone(&self.host), CancellationToken::new());
+            let is_quick = answered.clone();
+            let recording = tokio::spawn(async move {
+                tokio::select! {
+                    () = tokio::time::sleep(BEGUN_AFTER) => host.begin().await,
+                    () = is_quick.cancelled() => Ok(()),
+                }
+            });
+            self.beginning = Beginning::Recording { recording, answered };
         }
     }
 
     async fn begun(&mut self) -> Result<(), HostError> {
-        let Beginning::Recording(recording) = std::mem::replace(&mut self.beginning, Beginning::Recorded)
-        else {
-            return Ok(());
-        };
+        let former = std::mem::replace(&mut self.beginning, Beginning::Recorded);
+        let Beginning::Recording { recording, answered } = former else { return Ok(()) };
+        answered.cancel();
         recording.await.map_err(|error| HostError(format!("a part of the turn broke: {error}")))?
     }
 
