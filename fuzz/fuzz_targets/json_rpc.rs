@@ -25,6 +25,7 @@ fn world() -> &'static World {
             plans_dir: None,
             plans_keep_days: 0,
             context_visibility: ContextVisibility::All,
+            configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
             cwd: None,
             repo: None,
             now: Timestamp::default,
