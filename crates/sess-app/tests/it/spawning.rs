@@ -126,6 +126,8 @@ async fn a_node_that_is_stopped_gives_up_what_it_executes_quickly() {
     while stage.asked().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+    // Until it is on record that the model was asked.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let begun = std::time::Instant::now();
     at_work.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(2));
