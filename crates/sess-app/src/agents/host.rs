@@ -107,7 +107,7 @@ impl RunHost {
         };
         let session_tools: Vec<&str> = match filter {
             Some(_) => {
-                let all = tools::all().into_iter();
+                let all = tools::all().iter();
                 all.filter(|tool| tool.toolset == Toolset::Sessions).map(|tool| tool.name).collect()
             }
             None => Vec::new(),

@@ -48,11 +48,11 @@ impl Drop for Waiting<'_> {
 #[async_trait]
 impl Toolbox for AppTools {
     async fn tools(&self) -> Vec<ToolDef> {
-        let ours = tools::all().into_iter().filter(|tool| tool.toolset == self.toolset);
-        let def = |tool: tools::ToolInfo| ToolDef {
+        let ours = tools::all().iter().filter(|tool| tool.toolset == self.toolset);
+        let def = |tool: &tools::ToolInfo| ToolDef {
             name: tool.name.to_owned(),
             description: tool.description.to_owned(),
-            input_schema: tool.input_schema,
+            input_schema: tool.input_schema.clone(),
             // They touch this store alone.
             reach: if tool.annotations.read_only { Reach::Harmless } else { Reach::Own },
         };

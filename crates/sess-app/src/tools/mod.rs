@@ -17,7 +17,7 @@ mod sessions_send;
 mod sessions_spawn;
 mod write_session_plan;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::LazyLock};
 
 use async_trait::async_trait;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
@@ -155,15 +155,19 @@ macro_rules! for_each_tool {
 }
 
 /// Returns every tool there is.
-pub fn all() -> Vec<ToolInfo> {
-    let mut tools = Vec::new();
-    macro_rules! describe {
-        ($tool:ty) => {
-            tools.push(info::<$tool>());
-        };
-    }
-    for_each_tool!(describe);
-    tools
+pub fn all() -> &'static [ToolInfo] {
+    // Made once: deriving the schemas of all of them takes as long as a turn.
+    static TOOLS: LazyLock<Vec<ToolInfo>> = LazyLock::new(|| {
+        let mut tools = Vec::new();
+        macro_rules! describe {
+            ($tool:ty) => {
+                tools.push(info::<$tool>());
+            };
+        }
+        for_each_tool!(describe);
+        tools
+    });
+    &TOOLS
 }
 
 impl App {

@@ -6,7 +6,7 @@ use sess_app::tools::{self, ToolInfo};
 use crate::world::{World, told};
 
 fn tool(name: &str) -> ToolInfo {
-    tools::all().into_iter().find(|tool| tool.name == name).expect(name)
+    tools::all().iter().find(|tool| tool.name == name).expect(name).clone()
 }
 
 #[test]

@@ -28,11 +28,11 @@ impl Offer {
                 return Err(Error::UnknownTool { name: name.clone(), known: known.join(", ") });
             }
         }
-        let offered = all.into_iter().filter(|tool| {
+        let offered = all.iter().filter(|tool| {
             toolsets.contains(&tool.toolset)
                 && names.is_none_or(|names| names.iter().any(|name| name == tool.name))
         });
-        Ok(Self(offered.map(render).collect()))
+        Ok(Self(offered.cloned().map(render).collect()))
     }
 
     pub(super) fn tools(&self) -> &[Tool] {

@@ -646,7 +646,7 @@ impl<'a> Building<'a> {
 
     /// A rule that can never match would deny nothing in silence.
     fn permissions(&mut self, trail: &Trail, has_outside_tools: bool) -> Permissions {
-        let mut tools: Vec<&str> = sess_app::tools::all().into_iter().map(|tool| tool.name).collect();
+        let mut tools: Vec<&str> = sess_app::tools::all().iter().map(|tool| tool.name).collect();
         tools.extend([FILESYSTEM_TOOLS, SHELL_TOOLS, USER_PROMPT_TOOLS, TEAM_TOOLS].concat());
         let check = |rule: &Rule| {
             let tool = rule.tool();
@@ -687,7 +687,7 @@ impl<'a> Building<'a> {
 }
 
 fn own_tools(toolset: Toolset) -> Vec<&'static str> {
-    sess_app::tools::all().into_iter().filter(|tool| tool.toolset == toolset).map(|tool| tool.name).collect()
+    sess_app::tools::all().iter().filter(|tool| tool.toolset == toolset).map(|tool| tool.name).collect()
 }
 
 fn is_variable(name: &str) -> bool {
