@@ -1,6 +1,11 @@
 //! The clock that leases are told by, and when a process began by it.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    sync::OnceLock,
+};
 
 use sess_core::run::BootTime;
 
@@ -17,20 +22,43 @@ const UPTIME: &str = "/proc/uptime";
 /// clock: two nodes of which one pretends would take each other's leases for lapsed.
 ///
 /// A machine that does not tell is an error and never a guess, for the same reason.
+///
+/// A turn asks several times, so the file stays open, and the boot's name is read once:
+/// no process outlives it.
 pub fn boot_time() -> Result<BootTime> {
-    let boot_id = read(BOOT_ID)?.trim().to_owned();
-    let uptime = read(UPTIME)?;
+    static NAME: OnceLock<String> = OnceLock::new();
+    static CLOCK: OnceLock<File> = OnceLock::new();
+    let boot_id = once(&NAME, || {
+        let name = fs::read_to_string(BOOT_ID).map_err(cannot_read(BOOT_ID))?;
+        Ok(name.trim().to_owned())
+    })?;
+    let clock = once(&CLOCK, || File::open(UPTIME).map_err(cannot_read(UPTIME)))?;
+    let mut line = [0; 64];
+    let length = clock.read_at(&mut line, 0).map_err(cannot_read(UPTIME))?;
+    let uptime = String::from_utf8_lossy(&line[..length]);
     let millis = millis(&uptime)
         .ok_or_else(|| Error::Unavailable(format!("cannot tell the time from {UPTIME}: \"{uptime}\"")))?;
-    Ok(BootTime { boot_id, millis })
+    Ok(BootTime { boot_id: boot_id.clone(), millis })
 }
 
 /// Returns this process, as it can be told from others.
 pub fn this_process() -> Result<Process> {
-    let pid = std::process::id();
-    let unknown = || Error::Unavailable(format!("cannot tell from /proc/{pid}/stat when this process began"));
-    let started = started(pid).ok_or_else(unknown)?;
-    Ok(Process { pid, started })
+    static THIS: OnceLock<Process> = OnceLock::new();
+    once(&THIS, || {
+        let pid = std::process::id();
+        let unknown =
+            || Error::Unavailable(format!("cannot tell from /proc/{pid}/stat when this process began"));
+        Ok(Process { pid, started: started(pid).ok_or_else(unknown)? })
+    })
+    .copied()
+}
+
+/// Returns what the cell holds, or fills it; a failure is tried again the next time.
+fn once<T>(cell: &'static OnceLock<T>, fill: impl FnOnce() -> Result<T>) -> Result<&'static T> {
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => fill().map(|value| cell.get_or_init(|| value)),
+    }
 }
 
 /// Tells whether a process still runs: the very one, and not a later one with its number.
@@ -49,8 +77,8 @@ fn started(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok().filter(|_| !is_over)
 }
 
-fn read(path: &str) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| Error::from_io("read", Path::new(path), &error))
+fn cannot_read(path: &str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::from_io("read", Path::new(path), &error)
 }
 
 /// Parses `13790.63 7456.77`: seconds since the start, and seconds idle.

@@ -19,8 +19,14 @@ use super::{
 /// How often other processes' commits are looked for while somebody waits.
 ///
 /// One look is a read of shared memory, some microseconds: well under a
-/// thousandth of a core. With nobody waiting there is no thread at all.
+/// thousandth of a core.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// For how many looks nobody has to have waited before the thread ends.
+///
+/// A turn waits several times, and what a thread costs is the connection it opens. After
+/// these two seconds there is none at all.
+const IDLE_LOOKS: u32 = 100;
 
 pub(super) struct Notice {
     readers: Arc<Readers>,
@@ -92,13 +98,15 @@ struct Look {
 }
 
 impl Look {
-    /// Looks until nobody waits any more, or the store is closed.
+    /// Looks until nobody has waited for a while, or the store is closed.
     fn run(self) {
+        let mut idle = 0;
         let mut seen: Option<i64> = None;
         let mut reader = None;
         let mut generation = self.readers.generation();
         loop {
-            if self.nobody_waits() {
+            idle = if self.committed.receiver_count() == 0 { idle + 1 } else { 0 };
+            if idle > IDLE_LOOKS && self.nobody_waits() {
                 return;
             }
             if generation != self.readers.generation() {
