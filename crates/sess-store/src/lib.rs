@@ -49,7 +49,10 @@ pub fn sqlite_version() -> String {
 }
 
 /// Everything that nodes share.
-pub trait Store: Sessions + Messages + Plans + Runs + Seats + Outbox + Feed + Search + Scrub {}
+pub trait Store:
+    Sessions + Messages + Plans + Runs + Seats + Outbox + Feed + Search + Scrub + Tokens
+{
+}
 
 #[async_trait]
 pub trait Sessions: Send + Sync {
@@ -350,6 +353,62 @@ pub trait Scrub: Send + Sync {
     /// Empties the log of what was there before, and lets search index and mirrors be made again.
     /// Tells whether the log is empty: while somebody reads, what is in it stays.
     async fn forget_scrubbed(&self) -> Result<bool>;
+}
+
+/// Tokens that let somebody in. Only their hashes are kept.
+#[async_trait]
+pub trait Tokens: Send + Sync {
+    async fn add_token(&self, token: TokenRecord) -> Result<()>;
+
+    /// Returns the token with this hash, whether it still counts or not.
+    async fn token_by_hash(&self, hash: &str) -> Result<Option<TokenRecord>>;
+
+    /// Returns tokens, newest first.
+    async fn tokens(&self, limit: usize) -> Result<Vec<TokenRecord>>;
+
+    /// Revokes a token; `None` when there is none with this id.
+    async fn revoke_token(&self, id: &str, at: Timestamp) -> Result<Option<TokenRecord>>;
+
+    /// Uses up a login code and adds what it is exchanged for, in one; tells whether it counted.
+    async fn exchange_login(&self, code_hash: &str, token: TokenRecord, at: Timestamp) -> Result<bool>;
+}
+
+/// A token as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    pub id: String,
+    /// SHA-256, in hexadecimal.
+    pub hash: String,
+    pub kind: TokenKind,
+    /// The names of its rights, with commas.
+    pub scopes: String,
+    /// Only sessions of this agent.
+    pub agent: Option<AgentId>,
+    /// It stands for this session.
+    pub session: Option<SessionId>,
+    pub label: Option<String>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl TokenRecord {
+    /// Tells whether it lets anybody in at this time.
+    pub fn counts(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// For a program.
+    Bearer,
+    /// What a page that is logged in has.
+    Cookie,
+    /// The code of a one-time link.
+    Login,
+    /// For an MCP host that can be given nothing but an address.
+    Address,
 }
 
 /// A run before it is queued.

@@ -26,6 +26,7 @@ mod schema;
 mod scrub;
 mod seats;
 mod sessions;
+mod tokens;
 mod writer;
 
 use std::{

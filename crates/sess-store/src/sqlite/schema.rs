@@ -20,6 +20,7 @@ use crate::{Error, Result};
 /// only then does SQLite take the partial indexes, which stay as small as what is open.
 /// `runs.root` is empty in the run that is the root itself; `settled` says that nothing
 /// is left to follow. `sessions.facts` is empty when they are what the source implies.
+/// `tokens.hash` is all that is kept of a token: what lets somebody in is stored nowhere.
 const MIGRATIONS: &[&str] = &[
     "
 CREATE TABLE sessions (
@@ -182,12 +183,31 @@ CREATE INDEX events_of_plans ON events (session)
     WHERE kind IN ('session_plan_updated', 'session_plan_state');
 CREATE INDEX events_of_deletion ON events (n) WHERE kind = 'session_deleted';
 ",
+    "
+CREATE TABLE tokens (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    hash TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    agent TEXT,
+    session TEXT,
+    label TEXT,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+);
+",
 ];
 
 /// What an older store lacks, for a connection that only reads and so cannot migrate it.
 ///
 /// Names of the temporary schema come first.
-const STAND_INS: [&str; 3] = [
+const STAND_INS: [&str; 4] = [
+    "
+CREATE TEMP TABLE tokens (n INTEGER PRIMARY KEY, id, hash, kind, scopes, agent, session, label, created_at,
+    expires_at, revoked_at);
+",
     "
 CREATE TEMP VIEW sessions AS SELECT n, id, key, agent, source, title, cwd, parent, created_at, updated_at,
     last_seq, num_messages, starred, archived_at, crc, owner, NULL AS facts, 0 AS tokens, NULL AS cost,
@@ -214,10 +234,11 @@ CREATE TEMP VIEW runs AS SELECT n, id, session, agent, state, queued_at, started
 pub(super) fn stand_in(connection: &Connection) -> rusqlite::Result<()> {
     let version: i64 =
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or(VERSION);
-    let [of_all, of_first, of_second] = STAND_INS;
+    let [of_all, of_older, of_first, of_second] = STAND_INS;
     match version {
-        FIRST => connection.execute_batch(&format!("{of_all}{of_first}")),
-        WITH_RUNS => connection.execute_batch(&format!("{of_all}{of_second}")),
+        FIRST => connection.execute_batch(&format!("{of_all}{of_older}{of_first}")),
+        WITH_RUNS => connection.execute_batch(&format!("{of_all}{of_older}{of_second}")),
+        WITH_ERRANDS => connection.execute_batch(of_all),
         _ => Ok(()),
     }
 }
@@ -226,6 +247,8 @@ pub(super) fn stand_in(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) const FIRST: i64 = 1;
 /// The oldest schema that has runs.
 pub(super) const WITH_RUNS: i64 = 2;
+/// The oldest schema in which sessions talk to each other.
+const WITH_ERRANDS: i64 = 3;
 /// The schema this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
