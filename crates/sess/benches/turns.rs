@@ -35,8 +35,8 @@ const TOOLS: usize = 50;
 const IDLE_SESSIONS: usize = 100;
 const TURNS_AT_ONCE: usize = 50;
 
-/// Commits of a turn: queued, leased with the request, ended with the reply.
-const COMMITS: usize = 3;
+/// Commits of a turn: queued and leased with the request, ended with the reply.
+const COMMITS: usize = 2;
 
 fn main() {
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "bound", "ratio");

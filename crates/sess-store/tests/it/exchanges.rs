@@ -289,12 +289,22 @@ fn a_seat_is_taken_and_given_up_with_a_run() {
         let until = sess_store::boot_time().expect("a clock").plus(60_000);
         let process = sess_store::this_process().expect("a process");
         let seat = |node: &str| Seat { node: node.to_owned(), until: until.clone(), process };
-        store.queue_run_seated(ask(1, "a"), seat("here")).await.expect("queued");
-        store.queue_run_seated(ask(2, "a"), seat("there")).await.expect("queued");
+        let held = Lease { node: "here".to_owned(), ..lease("t", 60_000) };
+        let here = async |n| store.queue_run_seated(ask(n, "a"), seat("here"), held.clone()).await;
+        let first = here(1).await.expect("queued");
+        assert!(first.is_leased, "nothing is ahead of it");
+        assert_eq!(Ok(Some(&first.run)), store.run(&run_id(1)).await.as_ref().map(Option::as_ref));
+        assert_eq!(first.run.state, RunState::Running);
+        assert_eq!(store.session(&id("a")).await.expect("read").expect("there").last_seq, 1, "its request");
+        let there = Lease { node: "there".to_owned(), ..lease("t2", 60_000) };
+        let second = store.queue_run_seated(ask(2, "a"), seat("there"), there).await.expect("queued");
+        assert!(!second.is_leased, "another has the seat");
+        assert!(!here(3).await.expect("queued").is_leased, "two are ahead of it");
         assert_eq!(store.seat(&id("a")).await, Ok(Some(seat("here"))), "who came first has it");
         for (n, stands_up, left) in [(1, false, Some(seat("here"))), (2, true, None)] {
-            let held = Lease { node: "here".to_owned(), ..lease("t", 60_000) };
-            store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            if n > 1 {
+                store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            }
             let (messages, outcome) = (vec![], done("ok"));
             let ending = Ending { messages, outcome, at: at(6_000), follow_up: None, stands_up };
             store.end_run_with(&run_id(n), &held, ending).await.expect("ended");
