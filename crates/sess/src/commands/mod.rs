@@ -32,7 +32,11 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
-use sess_core::{agent::Team, session::Session};
+use sess_core::{
+    agent::Team,
+    policy::{Standing, Verb},
+    session::Session,
+};
 use tokio::sync::Notify;
 
 use crate::{
@@ -89,6 +93,20 @@ impl Context {
     /// Returns the owner, for what a process does on its own account.
     pub fn owner(&self) -> Caller {
         self.app.cli_caller(&Signals::default())
+    }
+
+    /// Returns whose words leave from here: those of the session that `--session` names, else the caller's.
+    ///
+    /// The session has to exist: a misspelt one would otherwise be a new session that nobody looks into.
+    pub async fn sender(&self) -> anyhow::Result<Caller> {
+        let Some(reference) = &self.session else { return Ok(self.caller.clone()) };
+        if self.caller.standing == Standing::Agent {
+            let text = "an agent speaks as its own session and as no other: leave out --session";
+            return Err(sess_app::Error::Denied(text.to_owned()).into());
+        }
+        let reference = self.absolute(reference.clone()).await?;
+        let named = self.app.reach(&self.caller, &reference, Verb::Status).await?;
+        Ok(self.app.caller(&Signals { explicit: Some(named.key.to_string()), ..Signals::default() }))
     }
 
     /// Returns a reference that means the same to the session tools, which know no `-1`.

@@ -37,7 +37,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         idempotency_key: args.idempotency_key,
         ..SpawnTask::default()
     };
-    let answer = context.app.spawn(&context.caller, ask).await?;
+    let answer = context.app.spawn(&context.sender().await?, ask).await?;
     let Some(seconds) = args.wait.filter(|seconds| *seconds > 0) else {
         if output.json {
             output.data(&answer)?;

@@ -363,6 +363,46 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
         .fails(8, "visibility is restricted");
 }
 
+/// `--session` says whose words they are; without it they are the person's.
+#[test]
+fn what_is_sent_or_spawned_for_a_session_is_that_session_s() {
+    let script = "
+- {system: BETA, text: b1}
+- {system: ALPHA, text: REPLY_SKIP}
+- {system: BETA, text: ANNOUNCE_SKIP}
+";
+    let stage = Stage::with(Chat, PAIR, script);
+    let alpha = |args: &[&'static str]| {
+        stage.sess(&[], ["--session", "agent:alpha:main"].into_iter().chain(args.iter().copied()))
+    };
+    let sent = alpha(&["send", "agent:beta:main", "one?", "--wait", "60"]);
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "b1\n"), "{sent:?}");
+    // The two go on, as after a message of alpha's own.
+    let mut watch = Watch::start(&stage.world);
+    watch.until(|rows| count(rows, "round", "done") == 1 && count(rows, "announce", "done") == 1);
+    let heard = stage.world.json(["history", "agent:beta:main"])["messages"][0]["provenance"].clone();
+    assert_eq!(
+        (&heard["kind"], &heard["sourceSessionKey"]),
+        (&json!("inter_session"), &json!("agent:alpha:main"))
+    );
+    let spawned = alpha(&["spawn", "--json", "count"]);
+    assert_eq!(spawned.code, 0, "{spawned:?}");
+    let task = stage.runs(&[]).remove(0);
+    assert_eq!((&task["from"], &task["agent"]), (&json!("agent:alpha:main"), &json!("alpha")), "{task}");
+
+    // Its rules hold, and nothing is made up for a name that nobody has.
+    alpha(&["spawn", "--agent", "beta", "count"]).fails(8, "agentId is not allowed for sessions_spawn");
+    alpha(&["send", "agent:alpha:main", "x"]).fails(2, "sessions_send cannot target the calling session");
+    let before = stage.runs(&[]).len();
+    for command in [vec!["send", "agent:beta:main", "x"], vec!["spawn", "x"]] {
+        let unknown = ["--session", "nothing-like-it"].into_iter().chain(command.iter().copied());
+        stage.sess(&[], unknown).fails(3, "Session not found: nothing-like-it");
+        let other = ["--session", "agent:alpha:main"].into_iter().chain(command.iter().copied());
+        stage.sess(&[("SESS_SESSION", "s9")], other).fails(8, "leave out --session");
+    }
+    assert_eq!(stage.runs(&[]).len(), before);
+}
+
 #[test]
 fn a_task_is_spawned_with_its_files_and_waited_for() {
     let stage = Stage::with(Chat, FAMILY, "- {system: CHILD, text: It says 42.}\n");
