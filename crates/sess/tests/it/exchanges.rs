@@ -342,7 +342,15 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     refused(&[], &["send", "agent:beta:main", "x", "--wait", "601"], 2, "--wait is 0 to 600 seconds");
     refused(&[], &["spawn", "--agent", "gamma", "x"], 2, "unknown agent \"gamma\"");
     refused(&[], &["spawn", "--agent", "a b", "x"], 2, "Invalid agentId \"a b\"");
-    refused(&[], &["spawn", "--attach", "none.txt", "x"], 1, "cannot attach none.txt");
+    std::fs::create_dir(stage.world.path("folder")).expect("made");
+    for (file, why) in [
+        ("none.txt", "No such file or directory"),
+        ("agents.yaml/none.txt", "Not a directory"),
+        ("folder", "it is not a regular file"),
+    ] {
+        refused(&[], &["spawn", "--attach", file, "x"], 2, &format!("cannot attach {file}: {why}"));
+    }
+    assert_eq!(stage.runs(&[]).len(), 0, "nothing was stored");
     refused(&[], &["wait", "nothing"], 2, "\"nothing\" is no run");
     refused(&[], &["cancel", "0123456789ab"], 3, "run \"0123456789ab\" not found");
 
