@@ -8,6 +8,7 @@ use sess_app::{Attachment, SpawnTask};
 use super::{
     Context, node,
     run::message_of,
+    runs,
     send::short,
     wait::{self, until_end},
 };
@@ -63,7 +64,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
     if output.json {
         let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
         let mut data = serde_json::to_value(&answer)?;
-        data["run"] = serde_json::to_value(row)?;
+        data["run"] = runs::data(&row)?;
         output.data(&data)?;
         return Ok(wait::exit_code(&run));
     }
