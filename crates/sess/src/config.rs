@@ -31,7 +31,7 @@ use sess_core::{Timestamp, agent::Team, policy::ContextVisibility, rules::Sessio
 use tokio::sync::Notify;
 
 use self::{
-    problem::{Origin, Place, Problem},
+    problem::{Origin, Problem, Spot},
     source::Source,
     trust::Seen,
 };
@@ -122,7 +122,7 @@ pub struct Config {
     pub team: Option<Team>,
     /// What the person should know about how the configuration was found.
     pub notices: Vec<String>,
-    /// What was read, with the place of everything.
+    /// What was read, with the spot of everything.
     pub document: Document,
     /// Where configuration was looked for.
     pub files: Vec<ConfigFile>,
@@ -353,7 +353,7 @@ impl<'a> Reading<'a> {
     fn without_personal(&mut self, mut node: Node) -> Node {
         let Value::Map(entries) = &mut node.value else { return node };
         let found = &mut self.found;
-        let mut refused = |at: Place, what: &str| {
+        let mut refused = |at: Spot, what: &str| {
             let text = format!("{what} cannot be set by a repository: set it in your own configuration");
             found.push(Problem { at, text });
         };
@@ -445,7 +445,7 @@ impl<'a> Reading<'a> {
         for (variable, group, key, form) in VARIABLES {
             let Some(text) = get(self.env, variable) else { continue };
             let origin = self.document.origins.len();
-            let place = Place { origin, line: 0, column: 0 };
+            let spot = Spot { origin, line: 0, column: 0 };
             let value = match form {
                 Form::Text => Value::Text(text.to_owned()),
                 Form::Number(what) => {
@@ -460,7 +460,7 @@ impl<'a> Reading<'a> {
                 },
                 Form::List => {
                     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                    let items = items.map(|item| Node { at: place, value: Value::Text(item.to_owned()) });
+                    let items = items.map(|item| Node { at: spot, value: Value::Text(item.to_owned()) });
                     Value::List(items.collect())
                 }
                 Form::Words(words) if words.contains(&text) => Value::Text(text.to_owned()),
@@ -470,7 +470,7 @@ impl<'a> Reading<'a> {
             };
             let dir = self.places.cwd.clone().unwrap_or_default();
             self.document.origins.push(Origin { name: variable.to_owned(), dir });
-            self.document.set(group, key, place, value);
+            self.document.set(group, key, spot, value);
         }
         Ok(())
     }
