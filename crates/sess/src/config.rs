@@ -28,7 +28,6 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::OFlags;
 use sess_app::{ConfigSource, Configured, Settings};
 use sess_core::{Timestamp, agent::Team, policy::ContextVisibility, rules::SessionRules};
-use tokio::sync::Notify;
 
 use self::{
     problem::{Origin, Problem, Spot},
@@ -128,8 +127,6 @@ pub struct Config {
     pub files: Vec<ConfigFile>,
     /// The file that counts alone, when one was named.
     pub named: Option<PathBuf>,
-    /// Hears whenever somebody asks for the rules of sessions among themselves.
-    pub rules_asked: Arc<Notify>,
 }
 
 /// A place where configuration was looked for.
@@ -189,9 +186,8 @@ impl Config {
             Some(error) => Err(source::told(error)),
         };
         let source = Source::new(env.clone(), places, named.clone(), looked, configured);
-        let rules_asked = source.asked();
         settings.configured = ConfigSource::new(move || source.current());
-        Ok((Self { settings, env, team, notices, document, files, named, rules_asked }, problem))
+        Ok((Self { settings, env, team, notices, document, files, named }, problem))
     }
 }
 

@@ -26,7 +26,6 @@ pub mod wait;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
@@ -37,7 +36,6 @@ use sess_core::{
     policy::{Standing, Verb},
     session::Session,
 };
-use tokio::sync::Notify;
 
 use crate::{
     cli::Command,
@@ -66,8 +64,6 @@ pub struct Loaded {
     pub notices: Vec<String>,
     /// The file that was named, and counts alone.
     pub named: Option<PathBuf>,
-    /// Hears whenever somebody asks for the rules of sessions among themselves.
-    pub rules_asked: Arc<Notify>,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -79,8 +75,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, named, rules_asked, .. } = config;
-        let config = Loaded { team, document, files, notices, named, rules_asked, problem };
+        let Config { env, team, document, files, notices, named, .. } = config;
+        let config = Loaded { team, document, files, notices, named, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
