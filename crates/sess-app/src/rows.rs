@@ -61,6 +61,7 @@ pub struct Row {
     /// Milliseconds.
     pub updated_at: i64,
     pub session_id: String,
+    /// As the configuration calls it; of a session that is not run here, as it called itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Tokens that the newest model call took in.
@@ -174,7 +175,7 @@ impl Render<'_> {
         let facts = &session.facts;
         let status = status(session, &glance).to_owned();
         let aborted_last_run = glance.last_ended.map(was_aborted);
-        let (model, context_tokens) = self.model(session, glance.last_reply);
+        let spoke = glance.last_reply.as_ref();
         let delivery = facts.delivery.as_ref();
         let messages = match self.message_limit {
             0 => None,
@@ -195,8 +196,8 @@ impl Render<'_> {
             display_name: facts.display_name.as_deref().map(plain),
             updated_at: session.updated_at.as_millis(),
             session_id: session.id.to_string(),
-            model,
-            context_tokens,
+            model: self.model(session, spoke),
+            context_tokens: spoke.and_then(taken_in),
             total_tokens: Some(session.spent.tokens).filter(|tokens| *tokens > 0),
             total_cost: session.spent.cost,
             thinking_level: facts.thinking.map(ThinkingLevel::as_str).map(str::to_owned),
@@ -223,25 +224,28 @@ impl Render<'_> {
         })
     }
 
-    /// Returns the model that spoke last and how many tokens it took in; else the one that would speak.
-    fn model(&self, session: &Session, spoke: Option<LastReply>) -> (Option<String>, Option<u64>) {
-        if let Some(LastReply { model, usage }) = spoke {
-            let taken_in = usage
-                .map(|usage| usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write));
-            return (Some(model), taken_in);
-        }
+    /// Returns the model that speaks in a session. One that runs here is called what the configuration calls it,
+    /// which is also what `sessions_spawn` takes: a provider's own name is known only once it has spoken.
+    fn model(&self, session: &Session, spoke: Option<&LastReply>) -> Option<String> {
         let configured = || {
             let team = self.outlook.configured.team.as_ref()?;
             Some(team.agent(&session.agent)?.model.clone())
         };
         let is_ours = session.facts.runner == Runner::Here;
-        (session.facts.model.clone().or_else(|| configured().filter(|_| is_ours)), None)
+        let named = session.facts.model.clone().or_else(|| configured().filter(|_| is_ours));
+        named.or_else(|| spoke.map(|reply| reply.model.clone()))
     }
 
     fn transcript_path(&self, session: &Session) -> Option<String> {
         let path = self.mirrors.as_ref()?.join(format!("{}.jsonl", session.id));
         path.is_file().then(|| path.to_string_lossy().into_owned())
     }
+}
+
+/// Returns how many tokens a model took in before it spoke.
+fn taken_in(reply: &LastReply) -> Option<u64> {
+    let usage = reply.usage.as_ref()?;
+    Some(usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write))
 }
 
 /// Tells whether a run that ended was stopped before its own end.

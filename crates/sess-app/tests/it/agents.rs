@@ -17,9 +17,9 @@ use sess_app::{
 };
 use sess_core::{
     AgentId, RunId,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
+    agent::{Agent, ToolsetKind, ToolsetSpec},
     message::{Block, Role},
-    permission::{Permissions, Reach, Trust},
+    permission::{Reach, Trust},
     run::{Run, RunState},
     sandbox::Sandbox,
     turn::{Asking, Call},
@@ -27,7 +27,10 @@ use sess_core::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, id, random};
+use crate::{
+    teams,
+    world::{World, id, random},
+};
 
 /// What everybody in a test can see.
 #[derive(Default)]
@@ -137,40 +140,15 @@ impl Person for Friend {
 
 fn agent(name: &str) -> Agent {
     let toolset = |kind| ToolsetSpec { kind, tools: None };
-    Agent {
-        name: name.parse().expect(name),
-        description: String::new(),
-        instruction: String::new(),
-        model: "echo".to_owned(),
-        toolsets: vec![
-            toolset(ToolsetKind::Shell { timeout_seconds: None }),
-            toolset(ToolsetKind::UserPrompt),
-        ],
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
-        allow_agents: Vec::new(),
-        limits: Limits::default(),
-    }
+    let toolsets =
+        vec![toolset(ToolsetKind::Shell { timeout_seconds: None }), toolset(ToolsetKind::UserPrompt)];
+    Agent { toolsets, ..teams::agent(name, "echo") }
 }
 
 fn node(app: &App, stage: &Arc<Stage>, trust: Trust, agents: Vec<Agent>) -> Agents {
-    let model = ModelSpec {
-        name: "echo".to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::Unset,
-        context_window: None,
-        price: None,
-    };
     let (for_model, for_tools) = (Arc::clone(stage), Arc::clone(stage));
     app.agents(AgentsSetup {
-        team: Team::new(agents, vec![model], Permissions::default(), None).expect("a team"),
+        team: teams::team_of(agents, &["echo"]),
         open_model: Box::new(move |_| Ok(Arc::new(Echo(Arc::clone(&for_model))))),
         open_tools: Box::new(move |wanted| {
             Ok(Arc::new(Tools { stage: Arc::clone(&for_tools), sandbox: wanted.sandbox.cloned() }))

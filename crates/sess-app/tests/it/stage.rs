@@ -17,10 +17,10 @@ use sess_app::{
 };
 use sess_core::{
     MessageId, RunId, SessionKey,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
+    agent::{Agent, Team, ToolsetKind, ToolsetSpec},
     identity::Claim,
     message::{Block, Body, Provenance, Role, Usage},
-    permission::{Permissions, Reach, Trust},
+    permission::{Reach, Trust},
     rules::SessionRules,
     run::{Errand, Lineage, Run, RunState, Send},
     session::{Channel, NewSession, Session},
@@ -29,7 +29,10 @@ use sess_store::{NewMessage, NewRun, Store};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, now, random};
+use crate::{
+    teams,
+    world::{World, now, random},
+};
 
 /// What a model does when it is asked.
 #[derive(Clone, Debug)]
@@ -144,35 +147,15 @@ impl Toolbox for Parrot {
 pub(crate) fn agent(name: &str) -> Agent {
     let toolset = |kind| ToolsetSpec { kind, tools: None };
     Agent {
-        name: name.parse().expect(name),
-        description: String::new(),
         instruction: format!("You are {name}."),
-        model: "stage".to_owned(),
         toolsets: vec![toolset(ToolsetKind::Shell { timeout_seconds: None }), toolset(ToolsetKind::Sessions)],
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
         allow_agents: vec!["*".to_owned()],
-        limits: Limits::default(),
+        ..teams::agent(name, "stage")
     }
 }
 
 pub(crate) fn team(names: &[&str]) -> Team {
-    let model = |name: &str| ModelSpec {
-        name: name.to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::Unset,
-        context_window: None,
-        price: None,
-    };
-    let agents = names.iter().map(|name| agent(name)).collect();
-    Team::new(agents, vec![model("stage"), model("other")], Permissions::default(), None).expect("a team")
+    teams::team_of(names.iter().map(|name| agent(name)).collect(), &["stage", "other"])
 }
 
 /// A world whose configuration has agents `a`, `b` and `c`.

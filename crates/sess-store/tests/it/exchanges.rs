@@ -181,7 +181,7 @@ fn what_follows_a_run_is_committed_once() {
         assert_eq!(unsettled(&*store).await, [run_id(1)], "nothing follows a message");
         store.ensure_session(child("c", "a")).await.expect("made");
         let steps = || {
-            let next = NewRun { lineage: below(1), caps: vec![Cap::Queue { most: 0 }], ..ask(3, "b") };
+            let next = NewRun { lineage: below(1), ..ask(3, "b") };
             let address = Address { channel: Channel::Telegram, to: None, account_id: None };
             vec![
                 Step::Queue(Box::new(next)),
@@ -208,6 +208,10 @@ fn what_follows_a_run_is_committed_once() {
         let refused = store.settle_run(&run_id(4), impossible, at(8_000)).await;
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
         assert_eq!(store.run(&run_id(5)).await, Ok(None));
+        let caps = vec![Cap::Queue { most: 0 }];
+        let full = vec![Step::Queue(Box::new(NewRun { caps, ..ask(5, "new") }))];
+        let refused = store.settle_run(&run_id(4), full, at(8_000)).await;
+        assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
         assert_eq!(unsettled(&*store).await, [run_id(4)]);
         // A session that is busy, or that something still follows, is deleted later.
         let delete = || {
