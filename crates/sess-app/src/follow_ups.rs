@@ -13,7 +13,7 @@ use sess_core::{
 };
 use sess_store::{Cap, Ending, Lease, NewMessage, NewRun, Span, Step, Store};
 
-use crate::{App, Error, Result};
+use crate::{App, Error, Result, transcript_path};
 
 /// How many ended runs are settled at one look.
 const UNSETTLED_LOOKED_AT: usize = 100;
@@ -309,9 +309,10 @@ impl App {
         let transcript = match requester {
             // Who is confined is not told about files outside.
             Some(requester) if self.is_sandboxed(requester).await? => None,
-            _ => self.settings().home.as_ref().map(|home| {
-                home.join("transcripts").join(format!("{}.jsonl", child.id)).display().to_string()
-            }),
+            _ => {
+                let home = self.settings().home.as_ref();
+                home.map(|home| transcript_path(home, &child.id).display().to_string())
+            }
         };
         let task = Task {
             session: child,

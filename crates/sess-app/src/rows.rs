@@ -1,6 +1,6 @@
 //! `sessions_list`: the sessions that a caller reaches, as rows.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,9 +15,10 @@ use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
     App, Caller, Error, Redaction, Result,
-    context::masked,
+    context::plain,
     history::{Newest, Tools},
     reach::Outlook,
+    transcript_path,
 };
 
 /// How many rows are listed when nobody says, and at most.
@@ -134,8 +135,8 @@ impl App {
         let reach = Reach { circle: self.circle(&outlook).await?, kinds, active_since };
         let listed = store.list_within(&reach, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
         let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
-        let mirrors = if outlook.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
-        let render = Render { store: &*store, outlook: &outlook, message_limit, mirrors };
+        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
+        let render = Render { store: &*store, outlook: &outlook, message_limit, home };
         let ids: Vec<SessionId> = listed.iter().map(|session| session.id.clone()).collect();
         let glances = store.glances(&ids).await?;
         let mut sessions = Vec::with_capacity(listed.len());
@@ -165,8 +166,8 @@ struct Render<'a> {
     store: &'a dyn Store,
     outlook: &'a Outlook,
     message_limit: u64,
-    /// Where transcripts are as files; a sandboxed caller is not told.
-    mirrors: Option<PathBuf>,
+    /// Where the store is; a sandboxed caller is not told.
+    home: Option<&'a Path>,
 }
 
 impl Render<'_> {
@@ -237,7 +238,7 @@ impl Render<'_> {
     }
 
     fn transcript_path(&self, session: &Session) -> Option<String> {
-        let path = self.mirrors.as_ref()?.join(format!("{}.jsonl", session.id));
+        let path = transcript_path(self.home?, &session.id);
         path.is_file().then(|| path.to_string_lossy().into_owned())
     }
 }
@@ -264,9 +265,4 @@ fn status(session: &Session, glance: &Glance) -> &'static str {
         Runner::Here if glance.is_queued => "queued",
         Runner::Host | Runner::Here => "idle",
     }
-}
-
-/// Masks what people and agents call things: secrets get in there too.
-fn plain(text: &str) -> String {
-    masked(text, Redaction::Masked).0
 }

@@ -310,3 +310,16 @@ async fn a_task_is_confined_like_the_agent_that_gave_it_however_deep() {
     assert_eq!(results(&run), (RunState::Done, "heard: heard: heard: acted"));
     assert_eq!(*stage.done.lock().expect("whole"), ["act confined"]);
 }
+
+#[tokio::test]
+async fn the_answer_to_a_task_is_masked_and_its_transcript_is_not() {
+    let (world, stage) = (World::new(), Arc::<Stage>::default());
+    let root = Agent { sub_agents: vec!["coder".parse().expect("a name")], ..agent("root") };
+    let agents = node(&world.app, &stage, Trust::All, vec![root, agent("coder")]);
+    let task = json!({ "agent": "coder", "task": "API_KEY=hunter2hunter2hunter2" });
+    let run = say(&world, &agents, &format!("call transfer_task {task}")).await;
+    assert_eq!(results(&run), (RunState::Done, "heard: heard: API_KEY=hunter…ter2"));
+    let runs = world.store().runs(None, 10).await.expect("readable");
+    let child = runs.iter().find(|other| other.id != run.id).expect("the task");
+    assert_eq!(results(child), (RunState::Done, "heard: API_KEY=hunter2hunter2hunter2"));
+}

@@ -13,7 +13,7 @@ use sess_agent::{
 };
 use sess_app::{
     App, Caller, ConfigSource, Configured,
-    agents::{Agents, AgentsSetup, Nobody, Work},
+    agents::{Agents, AgentsSetup, Nobody, OpenModel, Work},
 };
 use sess_core::{
     MessageId, RunId, SessionKey,
@@ -171,9 +171,13 @@ pub(crate) fn world(change: impl FnOnce(&mut SessionRules)) -> World {
 
 pub(crate) fn node(app: &App, stage: &Stage, lease_ms: u64) -> Agents {
     let stage = stage.clone();
+    node_with(app, Box::new(move |_| Ok(Arc::new(stage.clone()))), lease_ms)
+}
+
+pub(crate) fn node_with(app: &App, open_model: Box<OpenModel>, lease_ms: u64) -> Agents {
     app.agents(AgentsSetup {
         team: team(&["a", "b", "c"]),
-        open_model: Box::new(move |_| Ok(Arc::new(stage.clone()))),
+        open_model,
         open_tools: Box::new(|_| Ok(Arc::new(Parrot))),
         person: Arc::new(Nobody),
         trust: Trust::All,

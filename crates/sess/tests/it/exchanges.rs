@@ -331,7 +331,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     let own = [("SESS_SESSION", "s9")];
     refused(&own, &["send", "current", "x"], 2, "sessions_send cannot target the calling session");
     refused(&own, &["send", "agent:main:chat:s9", "x"], 2, "sessions_send cannot target the calling session");
-    for bad in ["agent:", "agent:a", "agent:-a:main", "agent:a::b", "cron:", "node-"] {
+    for bad in ["agent:", "agent:a", "agent:-a:main", "agent:a::b", "agent:beta:foo", "cron:", "node-"] {
         refused(&[], &["send", bad, "x"], 2, &format!("malformed session key \"{bad}\""));
     }
     for unknown in ["global", "unknown", "nothing-like-it", "agent:beta:chat:none"] {
