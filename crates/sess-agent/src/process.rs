@@ -10,11 +10,14 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal};
+use sess_core::redact::{AROUND_CUT_BYTES, around_cut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::tool::capped_at;
 
 /// How long a group has to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_millis(500);
@@ -158,42 +161,46 @@ pub(crate) async fn run(
 }
 
 /// The beginning and the end of what was printed, however much it was.
+///
+/// Some more is kept around both cuts until the text is asked for: then it is seen whether they
+/// would split a secret.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    half: usize,
+    bytes_max: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    left_out: u64,
+    left_out: usize,
 }
 
 impl Kept {
     pub fn new(bytes_max: usize) -> Self {
-        Self { half: bytes_max / 2, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
+        Self { bytes_max, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
     }
 
     pub fn add(&mut self, bytes: &[u8]) {
-        let (head, tail) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
+        let most = self.bytes_max / 2 + AROUND_CUT_BYTES;
+        let (head, tail) = bytes.split_at(bytes.len().min(most - self.head.len()));
         self.head.extend_from_slice(head);
-        let too_many = (self.tail.len() + tail.len()).saturating_sub(self.half);
+        let too_many = (self.tail.len() + tail.len()).saturating_sub(most);
         let from_kept = too_many.min(self.tail.len());
         self.tail.drain(..from_kept);
         self.tail.extend(&tail[too_many - from_kept..]);
-        self.left_out += u64::try_from(too_many).unwrap_or(u64::MAX);
+        self.left_out += too_many;
     }
 
     /// Returns it as text; what is no UTF-8 becomes `�`.
     pub fn text(mut self) -> String {
         if self.left_out == 0 {
             self.head.extend(&self.tail);
-            return String::from_utf8_lossy(&self.head).into_owned();
+            return capped_at(String::from_utf8_lossy(&self.head).into_owned(), self.bytes_max);
         }
-        let tail = self.tail.make_contiguous();
-        format!(
-            "{}\n[… {} bytes left out …]\n{}",
-            String::from_utf8_lossy(&self.head),
-            self.left_out,
-            String::from_utf8_lossy(tail)
-        )
+        let half = self.bytes_max / 2;
+        let head = String::from_utf8_lossy(&self.head);
+        let tail = String::from_utf8_lossy(self.tail.make_contiguous());
+        let head_end = around_cut(&head, head.floor_char_boundary(half)).start;
+        let tail_start = around_cut(&tail, tail.ceil_char_boundary(tail.len() - half)).end;
+        let left_out = self.left_out + (head.len() - head_end) + tail_start;
+        format!("{}\n[… {left_out} bytes left out …]\n{}", &head[..head_end], &tail[tail_start..])
     }
 }
 
@@ -225,5 +232,26 @@ mod tests {
             kept.add(b"0123456789");
         }
         assert_eq!(kept.text(), "0123\n[… 92 bytes left out …]\n6789");
+        let mut kept = Kept::new(8);
+        for _ in 0..10_000 {
+            kept.add(b"0123456789");
+        }
+        assert_eq!(kept.text(), "0123\n[… 99992 bytes left out …]\n6789");
+    }
+
+    #[test]
+    fn no_secret_is_split_by_what_is_left_out() {
+        let printed = |middle: usize| {
+            let mut kept = Kept::new(40);
+            kept.add(b"first line\nTOKEN=a1b2c3d4e5f6g7h8\n");
+            kept.add(&b"word ".repeat(middle));
+            kept.add(b"\nTOKEN=a1b2c3d4e5f6g7h8\nlast line\n");
+            kept.text()
+        };
+        for middle in [10, 10_000] {
+            let left_out = 5 * middle + 40;
+            let told = format!("first line\nTOKEN=\n[… {left_out} bytes left out …]\n\nlast line\n");
+            assert_eq!(printed(middle), told);
+        }
     }
 }

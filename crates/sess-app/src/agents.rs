@@ -38,7 +38,7 @@ use sess_core::{
     sandbox::{self, Sandbox},
     session::{NewSession, Runner, Session, ThinkingLevel},
 };
-use sess_store::{Lease, NewMessage, NewRun, Seat, Store};
+use sess_store::{Lease, NewMessage, NewRun, QueuedHere, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -266,21 +266,27 @@ impl Agents {
         let _here = self.inner.attended.enter(&request.session.id);
         // Taken with the run: no other node takes what somebody here waits for.
         let seat = TakenSeat::new(self, self.app().store()?, &request.session.id);
-        let run = self.queue_below(request, parent, Some(self.new_seat()?)).await?;
+        let (run, lease) = (self.new_run(request, parent)?, self.new_lease()?);
+        let store = self.app().store()?;
+        let QueuedHere { run, is_leased } =
+            store.queue_run_seated(run, self.new_seat()?, lease.clone()).await?;
         told(&run);
         let leaving = Leaving { seat: &seat, after: &run.id };
+        let leased = is_leased.then_some(lease);
         tokio::select! {
-            finished = self.finish_and_leave(&run, cancel, Some(leaving)) => finished,
+            finished = self.finish_and_leave(&run, leased, cancel, Some(leaving)) => finished,
             () = seat.keep() => unreachable!("a seat is kept until it is given up"),
         }
     }
 
     /// Makes a request durable.
     pub async fn queue(&self, request: Request) -> Result<Run> {
-        self.queue_below(request, None, None).await
+        let run = self.new_run(request, None)?;
+        Ok(self.app().store()?.queue_run(run).await?)
     }
 
-    async fn queue_below(&self, request: Request, parent: Option<&Run>, seat: Option<Seat>) -> Result<Run> {
+    /// Writes the run that a request is.
+    fn new_run(&self, request: Request, parent: Option<&Run>) -> Result<NewRun> {
         let app = self.app();
         let at = app.now();
         if request.text.trim().is_empty() && request.note.is_none() {
@@ -310,7 +316,7 @@ impl Agents {
             add(said);
         }
         let id = RunId::new(app.random());
-        let run = NewRun {
+        Ok(NewRun {
             session,
             agent: request.agent,
             at,
@@ -320,22 +326,19 @@ impl Agents {
             lineage: parent.map_or_else(|| Lineage::first(&id), Lineage::below),
             caps: Vec::new(),
             id,
-        };
-        let store = app.store()?;
-        Ok(match seat {
-            Some(seat) => store.queue_run_seated(run, seat).await?,
-            None => store.queue_run(run).await?,
         })
     }
 
     /// Executes the runs of a session until this one has ended, here or elsewhere.
     pub async fn finish(&self, run: &Run, cancel: &CancellationToken) -> Result<Run> {
-        self.finish_and_leave(run, cancel, None).await
+        self.finish_and_leave(run, None, cancel, None).await
     }
 
+    /// As [`Agents::finish`], for a run that may be `leased` already.
     async fn finish_and_leave(
         &self,
         run: &Run,
+        leased: Option<Lease>,
         cancel: &CancellationToken,
         leaving: Option<Leaving<'_>>,
     ) -> Result<Run> {
@@ -347,6 +350,9 @@ impl Agents {
         let mut changes = store.changes();
         let mut blocked_since: Option<Instant> = None;
         let (begun, mut was_told) = (Instant::now(), false);
+        if let Some(lease) = leased {
+            self.execute(&*store, run.clone(), lease, &cancel.child_token(), &attendance).await?;
+        }
         loop {
             changes.mark_unchanged();
             store.settle_lapsed_runs(&sess_store::boot_time()?, app.now()).await?;

@@ -348,7 +348,7 @@ async fn first_readable(store: &dyn Store, filter: &SessionFilter, limit: usize)
 pub(crate) fn listed(session: &Session) -> Listed {
     Listed {
         id: session.id.to_string(),
-        title: masked(&session.title, Redaction::Masked).0,
+        title: plain(&session.title),
         created_at: session.created_at.to_string(),
         num_messages: session.num_messages,
         starred: session.starred,
@@ -375,6 +375,11 @@ pub(crate) fn masked(text: &str, redaction: Redaction) -> (String, u64) {
             (text.into_owned(), count)
         }
     }
+}
+
+/// Masks what is shown to everybody alike: also what people and agents call things may hold a secret.
+pub(crate) fn plain(text: &str) -> String {
+    masked(text, Redaction::Masked).0
 }
 
 async fn find_message(store: &dyn Store, session: &Session, around: &str) -> Result<u64> {

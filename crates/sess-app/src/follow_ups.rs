@@ -11,9 +11,9 @@ use sess_core::{
     run::{Errand, Lineage, Run},
     session::{Address, Channel, Cleanup, Runner, Sending, Session},
 };
-use sess_store::{Ending, Lease, NewMessage, NewRun, Span, Step, Store};
+use sess_store::{Cap, Ending, Lease, NewMessage, NewRun, Span, Step, Store};
 
-use crate::{App, Error, Result};
+use crate::{App, Error, Result, transcript_path};
 
 /// How many ended runs are settled at one look.
 const UNSETTLED_LOOKED_AT: usize = 100;
@@ -74,12 +74,17 @@ impl App {
     }
 
     async fn settle_alone(&self, store: &dyn Store, run: &Run) -> Result<()> {
-        let steps = self.steps_after(store, run).await?;
-        let deleted = deleted_by(store, &steps).await?;
-        if store.settle_run(&run.id, steps, self.now()).await? {
-            self.forget(store, &deleted).await;
+        loop {
+            let steps = self.steps_after(store, run).await?;
+            let deleted = deleted_by(store, &steps).await?;
+            match store.settle_run(&run.id, steps, self.now()).await {
+                // Its tree was filled since we looked, and is full for good.
+                Err(sess_store::Error::Full(_)) => continue,
+                Ok(true) => self.forget(store, &deleted).await,
+                settled => _ = settled?,
+            }
+            return Ok(());
         }
-        Ok(())
     }
 
     /// Ends a run that is executed here, with what follows it where that can be told before.
@@ -213,7 +218,12 @@ impl App {
         Ok(match follow_up {
             FollowUp::Run { session: key, from, text, errand } => {
                 let Some(to) = store.session_by_key(&key).await? else { return Ok(None) };
-                Some(Step::Queue(Box::new(self.next_run(run, session, to, from, &text, errand))))
+                let mut next = self.next_run(run, session, to, from, &text, errand);
+                // Whether the tree was full was asked before: others of it may end at the same time.
+                if matches!(next.errand, Errand::Round(_) | Errand::Announce(_)) {
+                    next.caps.push(Cap::Tree { most: self.configured()?.rules.limits.tree_runs });
+                }
+                Some(Step::Queue(Box::new(next)))
             }
             FollowUp::Post { session: key, text } => {
                 let Some(to) = store.session_by_key(&key).await? else { return Ok(None) };
@@ -299,9 +309,10 @@ impl App {
         let transcript = match requester {
             // Who is confined is not told about files outside.
             Some(requester) if self.is_sandboxed(requester).await? => None,
-            _ => self.settings().home.as_ref().map(|home| {
-                home.join("transcripts").join(format!("{}.jsonl", child.id)).display().to_string()
-            }),
+            _ => {
+                let home = self.settings().home.as_ref();
+                home.map(|home| transcript_path(home, &child.id).display().to_string())
+            }
         };
         let task = Task {
             session: child,

@@ -223,6 +223,11 @@ impl App {
     }
 }
 
+/// Returns where the transcript of a session is as a file, once it is mirrored.
+fn transcript_path(home: &Path, id: &SessionId) -> PathBuf {
+    home.join("transcripts").join(format!("{id}.jsonl"))
+}
+
 /// Returns the version of the SQLite that is built in.
 pub fn sqlite_version() -> String {
     sess_store::sqlite_version()

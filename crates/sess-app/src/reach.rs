@@ -242,7 +242,9 @@ impl Outlook {
         {
             return Ok(Given::Native(source, id));
         }
-        if given.contains(':') || given.starts_with("node-") || given.len() > SessionKey::SIZE_BYTES_MAX {
+        let is_meant_as_key = given.contains(':') || given.starts_with("node-");
+        let is_never_id = given.len() > SessionKey::SIZE_BYTES_MAX || given.chars().any(char::is_control);
+        if is_meant_as_key || is_never_id {
             let key = given.parse::<SessionKey>().map_err(|error| Error::Invalid(error.to_string()))?;
             return Ok(Given::Key(self.shared(key)));
         }

@@ -1,6 +1,6 @@
 //! `sessions_list`: the sessions that a caller reaches, as rows.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,9 +15,10 @@ use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
     App, Caller, Error, Redaction, Result,
-    context::masked,
+    context::plain,
     history::{Newest, Tools},
     reach::Outlook,
+    transcript_path,
 };
 
 /// How many rows are listed when nobody says, and at most.
@@ -61,6 +62,7 @@ pub struct Row {
     /// Milliseconds.
     pub updated_at: i64,
     pub session_id: String,
+    /// As the configuration calls it; of a session that is not run here, as it called itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Tokens that the newest model call took in.
@@ -133,8 +135,8 @@ impl App {
         let reach = Reach { circle: self.circle(&outlook).await?, kinds, active_since };
         let listed = store.list_within(&reach, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
         let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
-        let mirrors = if outlook.is_sandboxed { None } else { Some(self.home()?.join("transcripts")) };
-        let render = Render { store: &*store, outlook: &outlook, message_limit, mirrors };
+        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
+        let render = Render { store: &*store, outlook: &outlook, message_limit, home };
         let ids: Vec<SessionId> = listed.iter().map(|session| session.id.clone()).collect();
         let glances = store.glances(&ids).await?;
         let mut sessions = Vec::with_capacity(listed.len());
@@ -164,8 +166,8 @@ struct Render<'a> {
     store: &'a dyn Store,
     outlook: &'a Outlook,
     message_limit: u64,
-    /// Where transcripts are as files; a sandboxed caller is not told.
-    mirrors: Option<PathBuf>,
+    /// Where the store is; a sandboxed caller is not told.
+    home: Option<&'a Path>,
 }
 
 impl Render<'_> {
@@ -174,7 +176,7 @@ impl Render<'_> {
         let facts = &session.facts;
         let status = status(session, &glance).to_owned();
         let aborted_last_run = glance.last_ended.map(was_aborted);
-        let (model, context_tokens) = self.model(session, glance.last_reply);
+        let spoke = glance.last_reply.as_ref();
         let delivery = facts.delivery.as_ref();
         let messages = match self.message_limit {
             0 => None,
@@ -195,8 +197,8 @@ impl Render<'_> {
             display_name: facts.display_name.as_deref().map(plain),
             updated_at: session.updated_at.as_millis(),
             session_id: session.id.to_string(),
-            model,
-            context_tokens,
+            model: self.model(session, spoke),
+            context_tokens: spoke.and_then(taken_in),
             total_tokens: Some(session.spent.tokens).filter(|tokens| *tokens > 0),
             total_cost: session.spent.cost,
             thinking_level: facts.thinking.map(ThinkingLevel::as_str).map(str::to_owned),
@@ -223,25 +225,28 @@ impl Render<'_> {
         })
     }
 
-    /// Returns the model that spoke last and how many tokens it took in; else the one that would speak.
-    fn model(&self, session: &Session, spoke: Option<LastReply>) -> (Option<String>, Option<u64>) {
-        if let Some(LastReply { model, usage }) = spoke {
-            let taken_in = usage
-                .map(|usage| usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write));
-            return (Some(model), taken_in);
-        }
+    /// Returns the model that speaks in a session. One that runs here is called what the configuration calls it,
+    /// which is also what `sessions_spawn` takes: a provider's own name is known only once it has spoken.
+    fn model(&self, session: &Session, spoke: Option<&LastReply>) -> Option<String> {
         let configured = || {
             let team = self.outlook.configured.team.as_ref()?;
             Some(team.agent(&session.agent)?.model.clone())
         };
         let is_ours = session.facts.runner == Runner::Here;
-        (session.facts.model.clone().or_else(|| configured().filter(|_| is_ours)), None)
+        let named = session.facts.model.clone().or_else(|| configured().filter(|_| is_ours));
+        named.or_else(|| spoke.map(|reply| reply.model.clone()))
     }
 
     fn transcript_path(&self, session: &Session) -> Option<String> {
-        let path = self.mirrors.as_ref()?.join(format!("{}.jsonl", session.id));
+        let path = transcript_path(self.home?, &session.id);
         path.is_file().then(|| path.to_string_lossy().into_owned())
     }
+}
+
+/// Returns how many tokens a model took in before it spoke.
+fn taken_in(reply: &LastReply) -> Option<u64> {
+    let usage = reply.usage.as_ref()?;
+    Some(usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write))
 }
 
 /// Tells whether a run that ended was stopped before its own end.
@@ -260,9 +265,4 @@ fn status(session: &Session, glance: &Glance) -> &'static str {
         Runner::Here if glance.is_queued => "queued",
         Runner::Host | Runner::Here => "idle",
     }
-}
-
-/// Masks what people and agents call things: secrets get in there too.
-fn plain(text: &str) -> String {
-    masked(text, Redaction::Masked).0
 }

@@ -1,6 +1,6 @@
 //! Messages between sessions: send, wait, and the inbox of sessions that we do not run.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{
     App, Caller, Error, Redaction, Result,
-    context::{allowed, masked},
+    context::{allowed, plain},
     reach::Outlook,
     requests::request_key,
     runs::{no_run, shown},
@@ -109,8 +109,7 @@ impl App {
         check_message(&ask.message)?;
         let seconds = ask.timeout_seconds.unwrap_or_else(|| patience(caller));
         if seconds > WAIT_SECONDS_MAX {
-            let text = format!("timeoutSeconds must be a whole number from 0 to {WAIT_SECONDS_MAX}");
-            return Err(Error::Invalid(text));
+            return Err(no_wait(seconds));
         }
         let outlook = self.outlook(caller).await?;
         let target = self.target(&outlook, &ask.to).await?;
@@ -463,7 +462,9 @@ fn answered(run: &Run) -> Error {
     sess_store::Error::Conflict(text).into()
 }
 
-/// Masks what another session gets to read.
-fn plain(text: &str) -> String {
-    masked(text, Redaction::Masked).0
+/// Refuses a time that nobody waits for a reply.
+pub(crate) fn no_wait(seconds: impl Display) -> Error {
+    Error::Invalid(format!(
+        "timeoutSeconds must be a whole number from 0 to {WAIT_SECONDS_MAX}, not {seconds}"
+    ))
 }

@@ -151,8 +151,6 @@ impl App {
                 label: approved.label.clone(),
                 timeout_seconds: approved.timeout_seconds,
                 cleanup: approved.cleanup,
-                model: approved.model.clone(),
-                thinking: approved.thinking,
             }),
             lineage,
             caps,
@@ -247,7 +245,6 @@ impl App {
             model: approved.model.clone(),
             thinking: approved.thinking,
             is_spawned: true,
-            cleanup: approved.cleanup,
             ..Facts::default()
         };
         child

@@ -65,15 +65,20 @@ impl fmt::Display for AgentId {
 
 /// The address of a session, which lasts while transcripts behind it come and go.
 ///
-/// One of `agent:<agentId>:<rest>`, `cron:<id>`, `hook:<id>`, `node-<id>`; at
-/// most 512 bytes, no control characters. The agent id inside is lower case.
+/// One of the shapes that [`MalformedKey`] names; at most 512 bytes, no control
+/// characters. The agent id inside is lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionKey(String);
 
 /// A text that is no session key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed session key \"{0}\"")]
+#[error(
+    "malformed session key \"{0}\": a key is agent:<agentId>: with main, chat:<id>, subagent:<id>, \
+     <channel>:group:<id> or <channel>:channel:<id> behind it, or cron:<id>, hook:<id> or node-<id>; it has at \
+     most {max} bytes and no control characters",
+    max = SessionKey::SIZE_BYTES_MAX
+)]
 pub struct MalformedKey(pub String);
 
 impl SessionKey {
@@ -236,7 +241,7 @@ impl FromStr for SessionKey {
         if let Some(rest) = key.strip_prefix("agent:") {
             let (agent, address) = rest.split_once(':').ok_or_else(malformed)?;
             let agent: AgentId = agent.parse().map_err(|_| malformed())?;
-            if address.split(':').any(str::is_empty) {
+            if !is_address(address) {
                 return Err(malformed());
             }
             return Ok(Self(format!("agent:{agent}:{address}")));
@@ -246,6 +251,16 @@ impl FromStr for SessionKey {
             .any(|prefix| key.strip_prefix(prefix).is_some_and(|name| !name.is_empty()));
         if named { Ok(Self(key.to_owned())) } else { Err(malformed()) }
     }
+}
+
+/// Tells whether this can stand behind `agent:<agentId>:`. An id may have colons of its own.
+fn is_address(address: &str) -> bool {
+    let parts: Vec<&str> = address.split(':').collect();
+    let is_known = matches!(
+        parts.as_slice(),
+        ["main"] | ["main", "thread", _, ..] | ["chat" | "subagent", _, ..] | [_, "group" | "channel", _, ..]
+    );
+    is_known && !parts.contains(&"")
 }
 
 impl TryFrom<String> for SessionKey {
@@ -279,7 +294,9 @@ mod tests {
         };
         check("agent:main:main", "agent:main:main");
         check(" agent:Main:chat:aB ", "agent:main:chat:aB");
+        check("agent:a:main:thread:7", "agent:a:main:thread:7");
         check("agent:a:discord:group:42:thread:7", "agent:a:discord:group:42:thread:7");
+        check("agent:a:telegram:channel:X", "agent:a:telegram:channel:X");
         check("cron:nightly", "cron:nightly");
         check("hook:x", "hook:x");
         check("node-7", "node-7");
@@ -294,13 +311,22 @@ mod tests {
             "agent:a:",
             "agent:-a:main",
             "agent:a::b",
+            "agent::main",
+            "agent:a:other",
+            "agent:a:main:x",
+            "agent:a:main:thread",
+            "agent:a:chat",
+            "agent:a:subagent:",
+            "agent:a:discord:group",
+            "agent:a:discord:room:1",
             "cron:",
             "a\u{7}b",
             "agent:a:chat:x\ny",
             &too_long,
         ] {
             let error = text.parse::<SessionKey>().expect_err(text);
-            assert_eq!(error.to_string(), format!("malformed session key \"{text}\""));
+            let told = format!("malformed session key \"{text}\": a key is agent:<agentId>: with main, ");
+            assert!(error.to_string().starts_with(&told), "{error}");
         }
     }
 
@@ -338,7 +364,7 @@ mod tests {
     proptest::proptest! {
         /// Whatever is given: it is refused by name, or canonical for good.
         #[test]
-        fn a_canonical_key_stays_as_it_is(text in "(agent:|cron:|hook:|node-|)[ -~:éA\n]{0,40}") {
+        fn a_canonical_key_stays_as_it_is(text in "(agent:|agent:a:(main|chat:|d:group:)|cron:|hook:|node-|)[ -~:éA\n]{0,40}") {
             match text.parse::<SessionKey>() {
                 Ok(key) => {
                     assert_eq!(key.as_str().parse::<SessionKey>().as_ref(), Ok(&key));
@@ -349,7 +375,7 @@ mod tests {
                     }
                     assert_eq!(key.kind().as_str().parse(), Ok(key.kind()));
                 }
-                Err(error) => assert_eq!(error.to_string(), format!("malformed session key \"{text}\"")),
+                Err(error) => assert_eq!(error, MalformedKey(text)),
             }
         }
     }

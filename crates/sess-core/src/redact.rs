@@ -46,6 +46,34 @@ pub fn redact_json(value: &mut Value) -> u64 {
     }
 }
 
+/// How far around a cut a secret is looked for.
+pub const AROUND_CUT_BYTES: usize = 8 * 1024;
+
+/// Returns what has to go when a text is cut at `at`: half of a secret would not be recognised as one.
+///
+/// What ends there ends at the start of the range, what begins there begins at its end. It is empty
+/// when nothing is in the way.
+pub fn around_cut(text: &str, at: usize) -> Range<usize> {
+    let first = text.ceil_char_boundary(at.saturating_sub(AROUND_CUT_BYTES));
+    let last = text.floor_char_boundary((at + AROUND_CUT_BYTES).min(text.len()));
+    let mut range = at..at;
+    for (span, _) in secrets(&text[first..last]) {
+        let span = first + span.start..first + span.end;
+        // Without what closes it, or without its name, nothing may tell it from other words.
+        if span.start < at && at < span.end + CLOSED_BYTES {
+            range.start = range.start.min(span.start);
+        }
+        if span.start < at + NAMED_BYTES && at < span.end {
+            range.end = range.end.max(span.end);
+        }
+    }
+    range
+}
+
+/// As much may stand between the beginning of a name and the secret.
+const NAMED_BYTES: usize = 256;
+/// As long is what closes a secret at most: a quote, or the last line of a PEM key.
+const CLOSED_BYTES: usize = 64;
 const PASSES_MAX: usize = 8;
 
 /// What a look at one trigger found.
@@ -82,27 +110,41 @@ static TRIGGERS: LazyLock<Regex> = LazyLock::new(|| {
 /// Masks what one scan finds, or `None` when it finds nothing.
 fn pass(text: &str) -> Option<(String, u64)> {
     let mut masked = String::new();
-    let (mut copied, mut at, mut count) = (0, 0, 0);
-    while let Some(trigger) = TRIGGERS.find_at(text, at) {
-        at = match look(text, trigger.range()) {
-            Look::Secret { span, mask } if span.start >= copied && !span.is_empty() => {
-                masked.push_str(&text[copied..span.start]);
-                push_mask(&mut masked, &text[span.clone()], mask);
-                copied = span.end;
-                count += 1;
-                span.end
-            }
-            Look::Secret { .. } => trigger.end(),
-            Look::Nothing { resume } => resume.max(trigger.start() + 1),
-        };
-        // An offset in the middle of a character is none for the next search.
-        at = text.ceil_char_boundary(at);
+    let (mut copied, mut count) = (0, 0);
+    for (span, mask) in secrets(text) {
+        masked.push_str(&text[copied..span.start]);
+        push_mask(&mut masked, &text[span.clone()], mask);
+        copied = span.end;
+        count += 1;
     }
     if count == 0 {
         return None;
     }
     masked.push_str(&text[copied..]);
     Some((masked, count))
+}
+
+/// Returns the secrets that one scan finds, in order.
+fn secrets(text: &str) -> impl Iterator<Item = (Range<usize>, Mask)> {
+    let (mut found_to, mut at) = (0, 0);
+    std::iter::from_fn(move || {
+        loop {
+            let trigger = TRIGGERS.find_at(text, at)?;
+            let (next, secret) = match look(text, trigger.range()) {
+                Look::Secret { span, mask } if span.start >= found_to && !span.is_empty() => {
+                    found_to = span.end;
+                    (span.end, Some((span, mask)))
+                }
+                Look::Secret { .. } => (trigger.end(), None),
+                Look::Nothing { resume } => (resume.max(trigger.start() + 1), None),
+            };
+            // An offset in the middle of a character is none for the next search.
+            at = text.ceil_char_boundary(next);
+            if secret.is_some() {
+                return secret;
+            }
+        }
+    })
 }
 
 fn look(text: &str, trigger: Range<usize>) -> Look {

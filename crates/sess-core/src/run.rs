@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AgentId, SessionId, SessionKey, Timestamp,
     message::Usage,
-    session::{Channel, Cleanup, ThinkingLevel},
+    session::{Channel, Cleanup},
 };
 
 /// The id of one run: a UUID that we made.
@@ -215,8 +215,6 @@ pub struct Spawn {
     /// The seconds after which it is stopped.
     pub timeout_seconds: Option<u64>,
     pub cleanup: Cleanup,
-    pub model: Option<String>,
-    pub thinking: Option<ThinkingLevel>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

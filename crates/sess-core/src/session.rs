@@ -270,8 +270,6 @@ pub struct Facts {
     /// It was spawned for a task, and ends with it.
     #[serde(skip_serializing_if = "is_default")]
     pub is_spawned: bool,
-    #[serde(skip_serializing_if = "is_default")]
-    pub cleanup: Cleanup,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

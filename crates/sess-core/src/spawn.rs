@@ -1,5 +1,7 @@
 //! May this task be spawned? The checks have an order, and the first that fails answers.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use crate::{
     AgentId, SessionKey,
     agent::{Agent, Team},
@@ -293,7 +295,7 @@ fn check_files(asked: &[AskedFile<'_>]) -> Result<Vec<File>, Refusal> {
             ));
         }
         let content = match file.encoding {
-            Some("base64") => from_base64(file.content).ok_or_else(not_base64)?,
+            Some("base64") => STANDARD.decode(file.content).map_err(|_| not_base64())?,
             _ => file.content.as_bytes().to_vec(),
         };
         files.push(File { name: name.to_owned(), content });
@@ -308,34 +310,6 @@ fn base64_len(text: &str) -> Option<usize> {
     }
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (padding <= 2).then(|| text.len() / 4 * 3 - padding)
-}
-
-/// Decodes strictly: no white space, whole groups, nothing in the bits that padding leaves over.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let len = base64_len(text)?;
-    let mut bytes = Vec::with_capacity(len + 2);
-    let digits = text.trim_end_matches('=');
-    for group in digits.as_bytes().chunks(4) {
-        let mut bits = 0_u32;
-        for byte in group {
-            bits = bits << 6 | u32::from(digit(*byte)?);
-        }
-        match group.len() {
-            4 => bytes.extend_from_slice(&bits.to_be_bytes()[1..]),
-            3 if bits & 0b11 == 0 => bytes.extend_from_slice(&(bits >> 2).to_be_bytes()[2..]),
-            2 if bits & 0b1111 == 0 => bytes.extend_from_slice(&(bits >> 4).to_be_bytes()[3..]),
-            _ => return None,
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

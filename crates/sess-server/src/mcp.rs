@@ -30,7 +30,7 @@ use serde_json::Value;
 use sess_app::tools::{ToolAnswer, ToolCall, Toolset};
 use sess_app::{App, Caller, Signals};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use self::lines::LineTransport;
 use self::offer::Offer;
@@ -77,6 +77,8 @@ pub struct McpOptions {
     pub explicit_session: Option<String>,
     /// The environment in which we were started; hosts name their session in it.
     pub env: Vec<(String, String)>,
+    /// Hears of each call that deals with other sessions, when it begins: a node can wait for the first.
+    pub sessions_called: Arc<Notify>,
 }
 
 /// Serves one client on standard input and output until it goes away.
@@ -128,12 +130,14 @@ struct Door {
     offer: Offer,
     explicit_session: Option<String>,
     env: Vec<(String, String)>,
+    sessions_called: Arc<Notify>,
 }
 
 impl Door {
     fn new(app: App, options: McpOptions) -> Result<Self, Error> {
-        let McpOptions { toolsets, tools, explicit_session, env } = options;
-        Ok(Self { app, offer: Offer::new(&toolsets, tools.as_deref())?, explicit_session, env })
+        let McpOptions { toolsets, tools, explicit_session, env, sessions_called } = options;
+        let offer = Offer::new(&toolsets, tools.as_deref())?;
+        Ok(Self { app, offer, explicit_session, env, sessions_called })
     }
 
     /// Returns who is calling, as far as this request and our environment tell.
@@ -179,6 +183,9 @@ impl Door {
     ) -> Result<Option<ToolAnswer>, ErrorData> {
         if !self.offer.has(name) {
             return Ok(None);
+        }
+        if offer::is_of_sessions(name) {
+            self.sessions_called.notify_one();
         }
         let app = self.app.clone();
         let mut caller = self.caller(context);

@@ -167,8 +167,9 @@ pub trait Runs: Send + Sync {
     /// With a key, the same request is the same run. [`Error::Full`] when one of its caps is reached.
     async fn queue_run(&self, run: NewRun) -> Result<Run>;
 
-    /// As [`Runs::queue_run`], and takes the seat in its session, unless another node has it.
-    async fn queue_run_seated(&self, run: NewRun, seat: Seat) -> Result<Run>;
+    /// As [`Runs::queue_run`], and takes the seat in its session, unless another node has it. A new run
+    /// that nothing is ahead of is leased in the same commit, as [`Runs::lease_run`] would.
+    async fn queue_run_seated(&self, run: NewRun, seat: Seat, lease: Lease) -> Result<QueuedHere>;
 
     /// Takes the oldest queued run of `session`, if nothing runs there, and appends its
     /// request to the transcript; `None` otherwise.
@@ -578,6 +579,14 @@ pub struct Lease {
     /// The node that holds it.
     pub node: String,
     pub until: BootTime,
+}
+
+/// A run that was queued by the node that has its session's seat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedHere {
+    pub run: Run,
+    /// Whether the lease that came with it is held.
+    pub is_leased: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

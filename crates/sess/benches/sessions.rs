@@ -25,22 +25,18 @@ use sess_core::{
 use sess_store::{ImportedSession, NewMessage, Span, Store};
 use tokio_util::sync::CancellationToken;
 
-use self::instant::{Scripted, agents, median, ms, random, scale};
+use self::instant::{COMMITS, Scripted, agents, commit, median, ms, random, rounds, scale};
 
-const ROUNDS: f64 = 300.0;
 const SENDS: f64 = 1_000.0;
 const TARGETS: usize = 50;
 const SESSIONS: f64 = 10_000.0;
 const MESSAGES: f64 = 100_000.0;
 
-/// Commits of a run: queued, leased with the request, ended with the reply.
-const COMMITS: usize = 3;
-
 fn main() {
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "bound", "ratio");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let rounds = ((ROUNDS * scale()) as usize).max(10);
+        let rounds = rounds();
         woken(rounds).await;
         let sends = ((SENDS * scale()) as usize).max(50);
         throughput("sends through one session, run and settled", sends, 1).await;
@@ -73,15 +69,6 @@ fn caller(app: &App, session: &str) -> Caller {
 fn send(to: &str) -> SendMessage {
     let message = "hello".to_owned();
     SendMessage { to: to.to_owned(), message, timeout_seconds: Some(0), ..SendMessage::default() }
-}
-
-async fn commit(store: &dyn Store, session: &SessionId, count: usize) {
-    for _ in 0..count {
-        let at = Timestamp::default();
-        let message =
-            NewMessage { id: MessageId::new(at, random()), body: Body::text(Role::User, "hello", at) };
-        store.append(session, vec![message], None).await.expect("it is stored");
-    }
 }
 
 async fn chat(store: &dyn Store, name: &str) -> SessionId {

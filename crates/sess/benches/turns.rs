@@ -17,33 +17,27 @@ use std::{
 
 use sess_app::agents::{Agents, Request as Say};
 use sess_core::{
-    MessageId, SessionId, Source, Timestamp,
-    message::{Body, Role},
+    SessionId, Source, Timestamp,
     rules::SessionRules,
     run::{Run, RunState},
     session::NewSession,
 };
-use sess_store::{NewMessage, Store};
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::instant::{Scripted, agents, median, ms, random, scale};
+use self::instant::{COMMITS, Scripted, agents, commit, median, ms, rounds};
 
-const ROUNDS: f64 = 300.0;
 const TURNS_PER_SESSION: usize = 20;
 const TOOLS: usize = 50;
 const IDLE_SESSIONS: usize = 100;
 const TURNS_AT_ONCE: usize = 50;
-
-/// Commits of a turn: queued, leased with the request, ended with the reply.
-const COMMITS: usize = 3;
 
 fn main() {
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "bound", "ratio");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         memory().await;
-        let rounds = ((ROUNDS * scale()) as usize).max(10);
+        let rounds = rounds();
         turn("turn beside the model, text alone", 0, 1, rounds, "under 2 ms").await;
         turn("turn beside the model, one harmless tool call", 1, 1, rounds, "").await;
         tools(&format!("{TOOLS} harmless tools, one after another"), TOOLS, 1, rounds / 10).await;
@@ -71,8 +65,9 @@ async fn measure(replies: usize, calls: usize, rounds: usize) -> (Duration, Dura
     let model = Arc::new(Scripted { replies, calls, ..Scripted::default() });
     let agents = agents(&dir.path().join("ours"), model, SessionRules::default());
     let bare = sess_store::open(&dir.path().join("bare")).expect("a store");
-    // A reply that calls tools is one more, and so is the result of each call.
-    let commits = COMMITS + replies * (1 + calls);
+    // Nothing is ahead of the request, so it is queued and leased in one. A reply that calls tools is one
+    // more, and so is the result of each call.
+    let commits = COMMITS - 1 + replies * (1 + calls);
     let (mut ours, mut bound) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let id: SessionId = format!("bench-{}", round / TURNS_PER_SESSION).parse().expect("an id");
@@ -87,15 +82,6 @@ async fn measure(replies: usize, calls: usize, rounds: usize) -> (Duration, Dura
         assert_eq!(run.state, RunState::Done, "{:?}", run.error);
     }
     (median(ours), median(bound))
-}
-
-async fn commit(store: &dyn Store, session: &SessionId, count: usize) {
-    for _ in 0..count {
-        let at = Timestamp::default();
-        let message =
-            NewMessage { id: MessageId::new(at, random()), body: Body::text(Role::User, "hello", at) };
-        store.append(session, vec![message], None).await.expect("it is stored");
-    }
 }
 
 async fn memory() {

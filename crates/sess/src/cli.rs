@@ -29,7 +29,7 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
 
-    /// Act in this session: an id, a key or <source>:<id>; for plans also -1, the newest
+    /// Act in this session: an id, a key or <source>:<id>; for plans, send and spawn also -1, the newest
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "REF", allow_negative_numbers = true)]
     pub session: Option<String>,
 
@@ -76,13 +76,17 @@ pub enum Command {
     /// process in the background has it answer, and goes on when you stop waiting. A session that another
     /// program runs gets it in its inbox.
     ///
+    /// With --session the message is that session's: its rules say whether it may be sent, and the two go on
+    /// replying to each other. Otherwise it is yours.
+    ///
     /// Exit codes: 0 replied (or queued, with --wait 0), 1 the run failed, 3 there is no such session, 8 refused
     /// by policy, 124 no reply in time.
     Send(Send),
 
     /// Give an agent a task in a session of its own
     ///
-    /// Prints the run and the key of the new session. With --wait its end is waited for, and the exit code tells
+    /// Prints the run and the key of the new session. With --session it is that session's task: its rules say
+    /// who may get it, and it is told what came of it. With --wait its end is waited for, and the exit code tells
     /// how it ended: 0 done, 1 failed, 124 out of time, 130 cancelled.
     Spawn(Spawn),
 

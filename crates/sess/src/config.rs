@@ -28,10 +28,9 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::OFlags;
 use sess_app::{ConfigSource, Configured, Settings};
 use sess_core::{Timestamp, agent::Team, policy::ContextVisibility, rules::SessionRules};
-use tokio::sync::Notify;
 
 use self::{
-    problem::{Origin, Place, Problem},
+    problem::{Origin, Problem, Spot},
     source::Source,
     trust::Seen,
 };
@@ -122,14 +121,12 @@ pub struct Config {
     pub team: Option<Team>,
     /// What the person should know about how the configuration was found.
     pub notices: Vec<String>,
-    /// What was read, with the place of everything.
+    /// What was read, with the spot of everything.
     pub document: Document,
     /// Where configuration was looked for.
     pub files: Vec<ConfigFile>,
     /// The file that counts alone, when one was named.
     pub named: Option<PathBuf>,
-    /// Hears whenever somebody asks for the rules of sessions among themselves.
-    pub rules_asked: Arc<Notify>,
 }
 
 /// A place where configuration was looked for.
@@ -189,9 +186,8 @@ impl Config {
             Some(error) => Err(source::told(error)),
         };
         let source = Source::new(env.clone(), places, named.clone(), looked, configured);
-        let rules_asked = source.asked();
         settings.configured = ConfigSource::new(move || source.current());
-        Ok((Self { settings, env, team, notices, document, files, named, rules_asked }, problem))
+        Ok((Self { settings, env, team, notices, document, files, named }, problem))
     }
 }
 
@@ -353,7 +349,7 @@ impl<'a> Reading<'a> {
     fn without_personal(&mut self, mut node: Node) -> Node {
         let Value::Map(entries) = &mut node.value else { return node };
         let found = &mut self.found;
-        let mut refused = |at: Place, what: &str| {
+        let mut refused = |at: Spot, what: &str| {
             let text = format!("{what} cannot be set by a repository: set it in your own configuration");
             found.push(Problem { at, text });
         };
@@ -445,7 +441,7 @@ impl<'a> Reading<'a> {
         for (variable, group, key, form) in VARIABLES {
             let Some(text) = get(self.env, variable) else { continue };
             let origin = self.document.origins.len();
-            let place = Place { origin, line: 0, column: 0 };
+            let spot = Spot { origin, line: 0, column: 0 };
             let value = match form {
                 Form::Text => Value::Text(text.to_owned()),
                 Form::Number(what) => {
@@ -460,7 +456,7 @@ impl<'a> Reading<'a> {
                 },
                 Form::List => {
                     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                    let items = items.map(|item| Node { at: place, value: Value::Text(item.to_owned()) });
+                    let items = items.map(|item| Node { at: spot, value: Value::Text(item.to_owned()) });
                     Value::List(items.collect())
                 }
                 Form::Words(words) if words.contains(&text) => Value::Text(text.to_owned()),
@@ -470,7 +466,7 @@ impl<'a> Reading<'a> {
             };
             let dir = self.places.cwd.clone().unwrap_or_default();
             self.document.origins.push(Origin { name: variable.to_owned(), dir });
-            self.document.set(group, key, place, value);
+            self.document.set(group, key, spot, value);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use sess_core::{
     Timestamp,
-    session::{Address, Channel},
+    session::{Address, Channel, Session},
 };
 use sess_store::{Post, PostTried, Store};
 
@@ -55,12 +55,16 @@ impl Agents {
         let Some(post) = store.take_post(&open, lease.clone(), self.app().now()).await? else {
             return Ok(false);
         };
-        let tried = match self.try_post(store, &doors, &post).await? {
-            Ok(()) => PostTried::Delivered,
-            Err(error) => {
-                let retry_at = retry_at(post.tries + 1, self.app().now());
-                PostTried::Failed { error, retry_at }
-            }
+        let tried = match store.session(&post.session).await? {
+            Some(session) => match self.try_post(&session, &doors, &post).await? {
+                Ok(()) => PostTried::Delivered,
+                Err(error) => {
+                    let retry_at = retry_at(post.tries + 1, self.app().now());
+                    PostTried::Failed { error, retry_at }
+                }
+            },
+            // It does not come back, and nobody is left whose policy would allow the post.
+            None => PostTried::Failed { error: "its session was deleted".to_owned(), retry_at: None },
         };
         store.end_post(post.id, &lease, tried, self.app().now()).await?;
         Ok(true)
@@ -68,17 +72,12 @@ impl Agents {
 
     async fn try_post(
         &self,
-        store: &dyn Store,
+        session: &Session,
         doors: &[Arc<dyn Channels>],
         post: &Post,
     ) -> Result<Result<(), String>> {
         // The policy of now counts, not the one of when it was written.
-        let session = store.session(&post.session).await?;
-        let is_allowed = match &session {
-            Some(session) => self.app().address_of(session)?.is_some(),
-            None => true,
-        };
-        if !is_allowed {
+        if self.app().address_of(session)?.is_none() {
             return Ok(Err("send blocked by session policy".to_owned()));
         }
         let door = doors.iter().find(|door| door.channels().contains(&post.address.channel));

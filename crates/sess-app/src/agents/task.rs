@@ -18,7 +18,7 @@ use super::{
     Agents, Request,
     toolboxes::{chosen, described, names, object, text},
 };
-use crate::Result;
+use crate::{Redaction, Result, runs::shown};
 
 pub(super) struct Tasks {
     pub(super) agents: Agents,
@@ -118,7 +118,8 @@ impl Tasks {
         // A task may hold tasks: the future would contain itself.
         let finished = Box::pin(self.agents.say_below(request, Some(&self.run), cancel, |_| {})).await;
         self.agents.close_toolboxes(&id);
-        let run = finished?;
+        // Another session's words, and so masked as in its history.
+        let run = shown(finished?, Redaction::Masked);
         let result = run.result.unwrap_or_default();
         Ok(match run.state {
             RunState::Done if result.trim().is_empty() => {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Annotations, Tool, Toolset};
-use crate::{App, Caller, Error, Redaction, Result, SendAnswer, SendMessage, WAIT_SECONDS_MAX};
+use crate::{App, Caller, Redaction, Result, SendAnswer, SendMessage, sending::no_wait};
 
 pub(super) struct SessionsSend;
 
@@ -42,17 +42,14 @@ impl Tool for SessionsSend {
         args: Args,
         idempotency_key: Option<String>,
     ) -> Result<(String, SendAnswer)> {
-        let in_range = |seconds: i64| {
-            u64::try_from(seconds).ok().filter(|seconds| *seconds <= WAIT_SECONDS_MAX).ok_or_else(|| {
-                Error::Invalid(format!(
-                    "timeoutSeconds must be a whole number from 0 to {WAIT_SECONDS_MAX}, not {seconds}"
-                ))
-            })
+        let timeout_seconds = match args.timeout_seconds {
+            Some(seconds) => Some(u64::try_from(seconds).map_err(|_| no_wait(seconds))?),
+            None => None,
         };
         let ask = SendMessage {
             to: args.session_key.unwrap_or_default(),
             message: args.message.unwrap_or_default(),
-            timeout_seconds: args.timeout_seconds.map(in_range).transpose()?,
+            timeout_seconds,
             idempotency_key,
             redaction: Redaction::Masked,
         };

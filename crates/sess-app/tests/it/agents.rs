@@ -17,9 +17,9 @@ use sess_app::{
 };
 use sess_core::{
     AgentId, RunId,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
+    agent::{Agent, ToolsetKind, ToolsetSpec},
     message::{Block, Role},
-    permission::{Permissions, Reach, Trust},
+    permission::{Reach, Trust},
     run::{Run, RunState},
     sandbox::Sandbox,
     turn::{Asking, Call},
@@ -27,7 +27,10 @@ use sess_core::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, id, random};
+use crate::{
+    teams,
+    world::{World, id, random},
+};
 
 /// What everybody in a test can see.
 #[derive(Default)]
@@ -137,40 +140,15 @@ impl Person for Friend {
 
 fn agent(name: &str) -> Agent {
     let toolset = |kind| ToolsetSpec { kind, tools: None };
-    Agent {
-        name: name.parse().expect(name),
-        description: String::new(),
-        instruction: String::new(),
-        model: "echo".to_owned(),
-        toolsets: vec![
-            toolset(ToolsetKind::Shell { timeout_seconds: None }),
-            toolset(ToolsetKind::UserPrompt),
-        ],
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
-        allow_agents: Vec::new(),
-        limits: Limits::default(),
-    }
+    let toolsets =
+        vec![toolset(ToolsetKind::Shell { timeout_seconds: None }), toolset(ToolsetKind::UserPrompt)];
+    Agent { toolsets, ..teams::agent(name, "echo") }
 }
 
 fn node(app: &App, stage: &Arc<Stage>, trust: Trust, agents: Vec<Agent>) -> Agents {
-    let model = ModelSpec {
-        name: "echo".to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::Unset,
-        context_window: None,
-        price: None,
-    };
     let (for_model, for_tools) = (Arc::clone(stage), Arc::clone(stage));
     app.agents(AgentsSetup {
-        team: Team::new(agents, vec![model], Permissions::default(), None).expect("a team"),
+        team: teams::team_of(agents, &["echo"]),
         open_model: Box::new(move |_| Ok(Arc::new(Echo(Arc::clone(&for_model))))),
         open_tools: Box::new(move |wanted| {
             Ok(Arc::new(Tools { stage: Arc::clone(&for_tools), sandbox: wanted.sandbox.cloned() }))
@@ -331,4 +309,17 @@ async fn a_task_is_confined_like_the_agent_that_gave_it_however_deep() {
     let run = say(&world, &agents, &format!("call transfer_task {outer}")).await;
     assert_eq!(results(&run), (RunState::Done, "heard: heard: heard: acted"));
     assert_eq!(*stage.done.lock().expect("whole"), ["act confined"]);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_task_is_masked_and_its_transcript_is_not() {
+    let (world, stage) = (World::new(), Arc::<Stage>::default());
+    let root = Agent { sub_agents: vec!["coder".parse().expect("a name")], ..agent("root") };
+    let agents = node(&world.app, &stage, Trust::All, vec![root, agent("coder")]);
+    let task = json!({ "agent": "coder", "task": "API_KEY=hunter2hunter2hunter2" });
+    let run = say(&world, &agents, &format!("call transfer_task {task}")).await;
+    assert_eq!(results(&run), (RunState::Done, "heard: heard: API_KEY=hunter…ter2"));
+    let runs = world.store().runs(None, 10).await.expect("readable");
+    let child = runs.iter().find(|other| other.id != run.id).expect("the task");
+    assert_eq!(results(child), (RunState::Done, "heard: API_KEY=hunter2hunter2hunter2"));
 }

@@ -238,6 +238,38 @@ async fn announces_are_posted_again_until_they_are_delivered() {
 }
 
 #[tokio::test]
+async fn a_post_of_a_deleted_session_is_given_up() {
+    let (world, stage) = (world(|_| {}), Stage::new(counting));
+    let store = world.store();
+    let b = main_of(&*store, "b").await;
+    let to = Address { channel: Channel::Discord, to: None, account_id: None };
+    store.patch_session(&b.id, SessionPatch::Delivery(to), now()).await.expect("patched");
+    exchange(&world, &stage, 0).await;
+    store.delete_session(&b.id, "owner", now()).await.expect("deleted");
+
+    let agents = node(&world.app, &stage, 5_000);
+    let door = Arc::new(Discord::default());
+    agents.connect(Arc::clone(&door) as Arc<dyn Channels>);
+    let at_work = AtWork::new(&agents);
+    let mut changes = store.changes();
+    let ended = async {
+        loop {
+            changes.mark_unchanged();
+            let post = store.posts(None, 10).await.expect("readable").remove(0);
+            if post.state != PostState::Waiting {
+                return post;
+            }
+            changes.changed().await.expect("open");
+        }
+    };
+    let post = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("ended");
+    at_work.stop().await;
+    assert_eq!((post.state, post.tries), (PostState::GivenUp, 1));
+    assert_eq!(post.error.as_deref(), Some("its session was deleted"));
+    assert_eq!(door.1.load(std::sync::atomic::Ordering::Relaxed), 0, "nobody tried");
+}
+
+#[tokio::test]
 async fn a_channel_that_may_not_be_written_to_stays_silent() {
     let (world, stage) = (world(|_| {}), Stage::new(counting));
     let store = world.store();

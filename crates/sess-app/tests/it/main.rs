@@ -1,6 +1,7 @@
 //! The contracts of plans and context, sentence by sentence, on a real store.
 #![cfg(test)]
 
+mod teams;
 mod world;
 
 mod tools;

@@ -16,18 +16,17 @@ use sess_app::{
     agents::{Agents, AgentsSetup, Nobody, OpenTools},
 };
 use sess_core::{
-    agent::{Agent, Team, ToolsetKind, ToolsetSpec},
+    agent::{Agent, ToolsetKind, ToolsetSpec},
     message::Role,
-    permission::{Permissions, Trust},
+    permission::Trust,
     run::{Errand, RunState},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    stage::{
-        Act, Asked, AtWork, Stage, agent, caller_of, ended, main_of, node, say, send, team, tree, world,
-    },
+    stage::{Act, Asked, AtWork, Stage, agent, caller_of, ended, main_of, node, say, send, tree, world},
     storms::{all_reach_all, calm, texts},
+    teams::team_of,
     world::new_session,
 };
 
@@ -51,9 +50,8 @@ impl Toolbox for Slow {
 /// A node with agents and tools of its own, and a lease that no test waits for.
 fn node_of(app: &App, stage: &Stage, agents: Vec<Agent>, open_tools: Box<OpenTools>) -> Agents {
     let stage = stage.clone();
-    let models = team(&["a"]).models().to_vec();
     app.agents(AgentsSetup {
-        team: Team::new(agents, models, Permissions::default(), None).expect("a team"),
+        team: team_of(agents, &["stage"]),
         open_model: Box::new(move |_| Ok(Arc::new(stage.clone()))),
         open_tools,
         person: Arc::new(Nobody),

@@ -10,14 +10,17 @@ use serde_json::{Map, Value};
 use sess_agent::tool::{ToolDef, ToolOutput, Toolbox};
 use sess_app::agents::{AgentsSetup, Nobody};
 use sess_core::{
-    agent::{Agent, McpServer, Team, ToolsetKind, ToolsetSpec},
-    permission::{Permissions, Trust},
+    agent::{Agent, McpServer, ToolsetKind, ToolsetSpec},
+    permission::Trust,
     run::RunState,
 };
 use sess_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Act, AtWork, Stage, ended, main_of, node, say, send, team, world};
+use crate::{
+    stage::{Act, AtWork, Stage, ended, main_of, node, say, send, world},
+    teams::team_of,
+};
 
 /// Counts what wakes somebody in another process meanwhile.
 async fn woken_within(store: &dyn Store, time: Duration) -> usize {
@@ -93,10 +96,9 @@ async fn outside_servers_end_with_a_run_in_the_background_unless_somebody_sits_t
     let server = McpServer::Url { url: "http://127.0.0.1:1".to_owned(), headers: Vec::new() };
     let toolsets = vec![ToolsetSpec { kind: ToolsetKind::Mcp(server), tools: None }];
     let agents = ["a", "b"].map(|name| Agent { toolsets: toolsets.clone(), ..crate::stage::agent(name) });
-    let models = team(&["a"]).models().to_vec();
     let (asked, kept) = (stage.clone(), Arc::clone(&opened));
     let agents = world.app.agents(AgentsSetup {
-        team: Team::new(agents.to_vec(), models, Permissions::default(), None).expect("a team"),
+        team: team_of(agents.to_vec(), &["stage"]),
         open_model: Box::new(move |_| Ok(Arc::new(asked.clone()))),
         open_tools: Box::new(move |_| {
             let server = Arc::new(Outside);

@@ -65,7 +65,7 @@ async fn a_row_says_all_that_is_known_and_nothing_that_is_not() {
         "displayName": "the room",
         "updatedAt": now().as_millis(),
         "sessionId": "child",
-        "model": "echo-1",
+        "model": "echo",
         "contextTokens": 12,
         "thinkingLevel": "high",
         "systemSent": true,
@@ -104,7 +104,7 @@ async fn a_row_says_all_that_is_known_and_nothing_that_is_not() {
 }
 
 #[tokio::test]
-async fn a_configured_agent_s_model_is_told_before_it_has_spoken_and_its_runs_are_its_status() {
+async fn a_configured_agent_s_model_has_one_name_before_and_after_it_spoke_and_its_runs_are_its_status() {
     let stage = stage();
     let you = stage.world.session("you").await;
     let row = async || {
@@ -125,6 +125,11 @@ async fn a_configured_agent_s_model_is_told_before_it_has_spoken_and_its_runs_ar
     assert!(before.get("abortedLastRun").is_none());
     let send = json!({"sessionKey": "you", "message": "hi", "timeoutSeconds": 0});
     stage.answer("me", "sessions_send", send.clone()).await;
+    stage.end_next(&you, RunState::Done, Some("hello")).await;
+    // It called itself echo-1 when it spoke; it stays what the configuration calls it.
+    let after = row().await;
+    assert_eq!((&after["model"], &after["contextTokens"]), (&json!("echo"), &json!(12)), "{after}");
+    stage.answer("me", "sessions_send", send.clone()).await;
     assert_eq!(row().await["status"], "queued");
     stage.take_next(&you).await;
     assert_eq!(row().await["status"], "running");
@@ -135,6 +140,9 @@ async fn a_configured_agent_s_model_is_told_before_it_has_spoken_and_its_runs_ar
     let listed = stage.answer("me", "sessions_list", json!({})).await;
     let host = listed["sessions"].as_array().expect("rows").iter().find(|row| row["sessionId"] == "host");
     assert_eq!(host.expect("it")["status"], "waiting");
+    // Who speaks in it is not configured any longer: what it called itself is all that is known.
+    stage.configure(|configured| configured.team = None);
+    assert_eq!(row().await["model"], "echo-1");
 }
 
 #[tokio::test]

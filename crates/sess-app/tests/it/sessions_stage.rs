@@ -6,55 +6,28 @@ use serde_json::{Value, json};
 use sess_app::{Caller, ConfigSource, Configured};
 use sess_core::{
     MessageId,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking},
+    agent::Agent,
     message::{Body, Role, Usage},
-    permission::Permissions,
     run::{Outcome, Run, RunState},
     session::{Runner, Session},
 };
 use sess_store::{Lease, NewMessage};
 
-use crate::world::{World, new_session, now, random};
+use crate::{
+    teams,
+    world::{World, new_session, now, random},
+};
 
 pub(crate) struct Stage {
     pub(crate) world: World,
     configured: Arc<Mutex<Configured>>,
 }
 
-/// Returns a team of agents with these names, on one scripted model.
-pub(crate) fn team(names: &[&str]) -> Team {
-    let model = ModelSpec {
-        name: "echo".to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::Unset,
-        context_window: None,
-        price: None,
-    };
-    let agent = |name: &&str| Agent {
-        name: name.parse().expect(name),
-        description: String::new(),
-        instruction: String::new(),
-        model: "echo".to_owned(),
-        toolsets: Vec::new(),
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
-        allow_agents: Vec::new(),
-        limits: Limits::default(),
-    };
-    Team::new(names.iter().map(agent).collect(), vec![model], Permissions::default(), None).expect("a team")
-}
-
 impl Stage {
     /// Sets up a world in which these agents are configured.
     pub(crate) fn new(agents: &[&str]) -> Self {
-        let team = (!agents.is_empty()).then(|| team(agents));
+        let agents: Vec<Agent> = agents.iter().map(|name| teams::agent(name, "echo")).collect();
+        let team = (!agents.is_empty()).then(|| teams::team_of(agents, &["echo"]));
         let configured = Arc::new(Mutex::new(Configured { team, ..Configured::default() }));
         let read = Arc::clone(&configured);
         let source = ConfigSource::new(move || Ok(Arc::new(read.lock().expect("whole").clone())));

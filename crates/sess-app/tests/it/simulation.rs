@@ -3,7 +3,7 @@
 //! `SESS_SIM_SEEDS` says how many seeds are tried.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use sess_app::SpawnTask;
 use sess_core::{
     RunId, SessionId,
     message::Role,
-    run::{Errand, RunState},
+    run::{Errand, Run, RunState},
 };
 use sess_store::{Span, Store};
 use tokio::task::JoinSet;
@@ -129,6 +129,7 @@ async fn check(store: &dyn Store, seed: u64) {
             assert_eq!(reports.get(&run.id), Some(&1), "seed {seed}: {run:?}");
         }
     }
+    check_exchanges(&runs, seed);
     let sessions: HashSet<SessionId> = runs.iter().map(|run| run.session.clone()).collect();
     for session in sessions {
         if store.session(&session).await.expect("readable").is_none() {
@@ -155,6 +156,42 @@ async fn check(store: &dyn Store, seed: u64) {
                 assert_eq!(count, 1, "seed {seed}: {run:?}");
             }
         }
+    }
+}
+
+/// Each exchange has all its rounds, each an answer to the one before it, up to its end; then one announce.
+fn check_exchanges(runs: &[Run], seed: u64) {
+    let has_spoken = |run: &Run| {
+        let said = run.result.as_deref().map(str::trim).unwrap_or_default();
+        run.state == RunState::Done && !matches!(said, "" | "REPLY_SKIP")
+    };
+    for first in runs {
+        let Errand::Send(send) = &first.errand else { continue };
+        let mut rounds = BTreeMap::new();
+        let mut announces = 0;
+        for run in runs {
+            match &run.errand {
+                Errand::Round(round) if round.first == first.id => {
+                    let before = rounds.insert(round.number, (round, run));
+                    assert!(before.is_none(), "seed {seed}: twice {run:?}");
+                }
+                Errand::Announce(announce) if announce.first == first.id => announces += 1,
+                _ => {}
+            }
+        }
+        let (mut last, mut number) = (first, 1);
+        while has_spoken(last) && number <= send.rounds_max {
+            number += 1;
+            let next = rounds.remove(&number);
+            let (round, run) =
+                next.unwrap_or_else(|| panic!("seed {seed}: round {number} is lost after {last:?}"));
+            assert_eq!(round.answers, last.id, "seed {seed}: {run:?}");
+            last = run;
+        }
+        assert!(rounds.is_empty(), "seed {seed}: after the end {rounds:?}");
+        // A message that got no reply at all has nothing to announce.
+        let expected = usize::from(last.id != first.id || first.state == RunState::Done);
+        assert_eq!(announces, expected, "seed {seed}: announces of {first:?}");
     }
 }
 

@@ -1,10 +1,16 @@
 //! Tasks in sessions of their own, and the reports on them.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use sess_agent::model::Model;
 use sess_app::{App, Attachment, Caller, Kind, SpawnAnswer, SpawnTask};
 use sess_core::{
     RunId,
+    agent::{Effort, ModelSpec, Thinking},
     message::Role,
     run::{Errand, RunState},
     session::Session,
@@ -13,7 +19,7 @@ use sess_store::{Span, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    stage::{Act, AtWork, Stage, caller_of, ended, main_of, node, say, tree, world},
+    stage::{Act, AtWork, Stage, caller_of, ended, main_of, node, node_with, say, tree, world},
     world::World,
 };
 
@@ -298,6 +304,33 @@ async fn the_owner_spawns_any_agent_and_nobody_is_told() {
         .map(|agent| agent.id)
         .collect();
     assert_eq!(ids, ["a", "b", "c"].map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn a_task_is_done_by_the_model_and_with_the_thinking_that_it_was_given() {
+    let (world, stage) = (world(|_| {}), Stage::new(|_| say("ok")));
+    let opened = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&opened);
+    let open_model = move |spec: &ModelSpec| {
+        seen.lock().expect("whole").push((spec.name.clone(), spec.thinking));
+        Ok(Arc::new(stage.clone()) as Arc<dyn Model>)
+    };
+    let agents = node_with(&world.app, Box::new(open_model), 5_000);
+    let given = |model: &str, thinking: &str| {
+        let (model, thinking) = (Some(model.to_owned()), Some(thinking.to_owned()));
+        SpawnTask { agent_id: Some("b".to_owned()), model, thinking, ..task("look") }
+    };
+    let usual = SpawnTask { agent_id: Some("b".to_owned()), ..task("look") };
+    for ask in [given("other", "high"), given("other", "off"), usual] {
+        let (_, run) = spawn(&world.app, &world.owner(), ask).await;
+        agents.finish_tree(&run, &CancellationToken::new()).await.expect("finished");
+    }
+    let expected = [
+        ("other".to_owned(), Thinking::Effort(Effort::High)),
+        ("other".to_owned(), Thinking::Off),
+        ("stage".to_owned(), Thinking::Unset),
+    ];
+    assert_eq!(*opened.lock().expect("whole"), expected);
 }
 
 #[tokio::test]

@@ -13,14 +13,14 @@ use sess_agent::{
 };
 use sess_app::{
     App, Caller, ConfigSource, Configured,
-    agents::{Agents, AgentsSetup, Nobody, Work},
+    agents::{Agents, AgentsSetup, Nobody, OpenModel, Work},
 };
 use sess_core::{
     MessageId, RunId, SessionKey,
-    agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
+    agent::{Agent, Team, ToolsetKind, ToolsetSpec},
     identity::Claim,
     message::{Block, Body, Provenance, Role, Usage},
-    permission::{Permissions, Reach, Trust},
+    permission::{Reach, Trust},
     rules::SessionRules,
     run::{Errand, Lineage, Run, RunState, Send},
     session::{Channel, NewSession, Session},
@@ -29,7 +29,10 @@ use sess_store::{NewMessage, NewRun, Store};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, now, random};
+use crate::{
+    teams,
+    world::{World, now, random},
+};
 
 /// What a model does when it is asked.
 #[derive(Clone, Debug)]
@@ -144,35 +147,15 @@ impl Toolbox for Parrot {
 pub(crate) fn agent(name: &str) -> Agent {
     let toolset = |kind| ToolsetSpec { kind, tools: None };
     Agent {
-        name: name.parse().expect(name),
-        description: String::new(),
         instruction: format!("You are {name}."),
-        model: "stage".to_owned(),
         toolsets: vec![toolset(ToolsetKind::Shell { timeout_seconds: None }), toolset(ToolsetKind::Sessions)],
-        commands: Vec::new(),
-        handoffs: Vec::new(),
-        sub_agents: Vec::new(),
-        sandbox: None,
         allow_agents: vec!["*".to_owned()],
-        limits: Limits::default(),
+        ..teams::agent(name, "stage")
     }
 }
 
 pub(crate) fn team(names: &[&str]) -> Team {
-    let model = |name: &str| ModelSpec {
-        name: name.to_owned(),
-        provider: Provider::Scripted,
-        model: String::new(),
-        base_url: None,
-        token_key: None,
-        max_tokens: None,
-        temperature: None,
-        thinking: Thinking::Unset,
-        context_window: None,
-        price: None,
-    };
-    let agents = names.iter().map(|name| agent(name)).collect();
-    Team::new(agents, vec![model("stage"), model("other")], Permissions::default(), None).expect("a team")
+    teams::team_of(names.iter().map(|name| agent(name)).collect(), &["stage", "other"])
 }
 
 /// A world whose configuration has agents `a`, `b` and `c`.
@@ -188,9 +171,13 @@ pub(crate) fn world(change: impl FnOnce(&mut SessionRules)) -> World {
 
 pub(crate) fn node(app: &App, stage: &Stage, lease_ms: u64) -> Agents {
     let stage = stage.clone();
+    node_with(app, Box::new(move |_| Ok(Arc::new(stage.clone()))), lease_ms)
+}
+
+pub(crate) fn node_with(app: &App, open_model: Box<OpenModel>, lease_ms: u64) -> Agents {
     app.agents(AgentsSetup {
         team: team(&["a", "b", "c"]),
-        open_model: Box::new(move |_| Ok(Arc::new(stage.clone()))),
+        open_model,
         open_tools: Box::new(|_| Ok(Arc::new(Parrot))),
         person: Arc::new(Nobody),
         trust: Trust::All,

@@ -146,14 +146,7 @@ fn an_announce_is_posted_unless_it_is_silent() {
 fn a_task_is_reported_to_whoever_spawned_it_and_a_child_goes_only_after_that() {
     let child = key("agent:bob:subagent:1");
     let spawn = |requester: Option<&str>, cleanup| {
-        Errand::Spawn(Spawn {
-            requester: requester.map(key),
-            label: None,
-            timeout_seconds: None,
-            cleanup,
-            model: None,
-            thinking: None,
-        })
+        Errand::Spawn(Spawn { requester: requester.map(key), label: None, timeout_seconds: None, cleanup })
     };
     let check = |errand: Errand, result: &str, requester, cleanup, follows: &[&str]| {
         let run = run(1, errand, RunState::Done, Some(result));

@@ -93,7 +93,10 @@ fn assigned(text: &str, name: &Range<usize>, kind: Kind) -> Option<Range<usize>>
         } else if separator == Separator::Comma {
             // Two strings in a list are most often just that.
             Place::Bare
-        } else if is_env(text, name, after_quote, start, separator) && is_string(text, &value) {
+        } else if (is_env(text, name, after_quote, start, separator)
+            || separator == Separator::Equals && is_environ(text, name))
+            && is_string(text, &value)
+        {
             Place::Env
         } else if is_shell(text, name, after_quote, start, separator) {
             Place::Shell
@@ -177,11 +180,7 @@ fn header_credential(text: &str, name: &Range<usize>) -> Option<Range<usize>> {
         return None;
     }
     let (quote, after_quote) = closing_quote(text, name.end);
-    let after_bracket = match text.as_bytes().get(after_quote) {
-        Some(b']') if quote.is_some() => after_quote + 1,
-        _ => after_quote,
-    };
-    let spaced = skip_spaces(text, after_bracket);
+    let spaced = skip_spaces(text, after_quote);
     let after = match text.as_bytes().get(spaced) {
         Some(b':' | b'=') => spaced + 1,
         Some(b',') if quote.is_some() => spaced + 1,
@@ -253,11 +252,13 @@ fn bearer_credential(text: &str, name: &Range<usize>) -> Option<Range<usize>> {
     is_secret.then(|| whole(text, credential, is_delimiter))
 }
 
-/// Returns the quote that closes a name, and where the text goes on.
+/// Returns the quote that closes a name, and where the text goes on: behind the bracket of `map["name"]`.
 fn closing_quote(text: &str, at: usize) -> (Option<&str>, usize) {
-    match quote_mark(&text[at..]) {
-        Some(mark) => (Some(mark), at + mark.len()),
-        None => (None, at),
+    let Some(mark) = quote_mark(&text[at..]) else { return (None, at) };
+    let after = at + mark.len();
+    match text.as_bytes().get(after) {
+        Some(b']') => (Some(mark), after + 1),
+        _ => (Some(mark), after),
     }
 }
 
@@ -357,6 +358,25 @@ fn is_env(text: &str, name: &Range<usize>, after_name: usize, value: usize, sepa
     let capitals =
         text[name.clone()].bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     capitals && is_shell(text, name, after_name, value, separator)
+}
+
+/// Whether this is a variable of the environment in code: `os.environ["NAME"]`, `process.env.NAME`.
+fn is_environ(text: &str, name: &Range<usize>) -> bool {
+    let (owner, variable) = match text[name.clone()].rsplit_once('.') {
+        Some(dotted) => dotted,
+        None => {
+            let before = text[..name.start].trim_end_matches(['"', '\'', '`', '\\']);
+            let Some(owner) = before.strip_suffix('[') else { return false };
+            (owner, &text[name.clone()])
+        }
+    };
+    let is_map = ["environ", "env", "ENV"].iter().any(|map| {
+        let before = owner.strip_suffix(map);
+        before.is_some_and(|before| {
+            !before.ends_with(|c: char| c.is_ascii_alphanumeric()) || before.ends_with("\\n")
+        })
+    });
+    is_map && !variable.bytes().any(|b| b.is_ascii_lowercase())
 }
 
 /// Whether this is `NAME=value`, in capitals and without spaces, or a parameter of a URL.

@@ -222,3 +222,47 @@ fn a_secret_longer_than_what_is_looked_at_is_masked_to_its_end() {
     assert_eq!(masked(&format!("Authorization: Bearer {long}\n")), "Authorization: Bearer a1b2c3…zzzz\n");
     assert_eq!(masked(r#"password = "a1\"b2\"c3" + x"#), r#"password = "***" + x"#);
 }
+
+/// A cut at `|` leaves what is before `{` and what is after `}`.
+#[test]
+fn a_cut_takes_the_whole_secret_with_it() {
+    let check = |marked: &str| {
+        let text = marked.replace(['{', '|', '}'], "");
+        let before = &marked[..marked.find('|').expect("a cut")];
+        let at = before.len() - before.matches('{').count();
+        let range = around_cut(&text, at);
+        let mut told = text.clone();
+        told.insert(range.end, '}');
+        told.insert(at, '|');
+        told.insert(range.start, '{');
+        assert_eq!(told, marked);
+    };
+    check("plain {|}words");
+    check("TOKEN={a1b2c3|d4e5f6} after");
+    check("{|TOKEN=a1b2c3d4e5f6} after");
+    check("TOK{|EN=a1b2c3d4e5f6} after");
+    check("Authorization: {|Bearer abc123def456ghi7}\nnext");
+    check("TOKEN={a1b2c3d4e5f6|} after");
+    check("TOKEN='{a1b2c3d4e5f6'|} after");
+    check("é\n-----BEGIN PRIVATE KEY-----\n{MC4CAQAwBQYDK2|VwBCIEIBftnHPp22Se}\n-----END PRIVATE KEY-----");
+}
+
+proptest! {
+    /// Wherever a text is cut: neither part shows anything of the secret that was whole before.
+    #[test]
+    fn no_cut_leaves_half_a_secret(form in any::<proptest::sample::Index>(), at in any::<proptest::sample::Index>()) {
+        let (text, _) = secrets::FORMS[form.index(secrets::FORMS.len())];
+        let text = format!("Before é.\n{text}\nAfter é.");
+        let at = text.floor_char_boundary(at.index(text.len()));
+        let cut = around_cut(&text, at);
+        let (head, tail) = (masked(&text[..cut.start]), masked(&text[cut.end..]));
+        let (secret, _) = super::secrets(&text).next().expect("one");
+        let elsewhere = format!("{} {}", &text[..secret.start], &text[secret.end..]);
+        let chars: Vec<char> = text[secret].chars().collect();
+        // A mask shows six characters.
+        for part in chars.windows(7).map(String::from_iter) {
+            let is_shown = head.contains(&part) || tail.contains(&part);
+            prop_assert!(!is_shown || elsewhere.contains(&part), "{part}: {head} | {tail}");
+        }
+    }
+}

@@ -274,7 +274,10 @@ fn attachments_have_a_size() {
 
 #[test]
 fn base64_is_decoded_to_what_was_encoded() {
-    let check = |text: &str, bytes: &[u8]| assert_eq!(from_base64(text).as_deref(), Some(bytes), "{text}");
+    let check = |text: &str, bytes: &[u8]| {
+        let files = check_files(&[file("a", text)]).expect(text);
+        assert_eq!(files[0].content, bytes, "{text}");
+    };
     check("", b"");
     check("aA==", b"h");
     check("aGk=", b"hi");

@@ -45,6 +45,11 @@ impl Offer {
     }
 }
 
+/// Returns whether the tool `name` deals with other sessions.
+pub(super) fn is_of_sessions(name: &str) -> bool {
+    tools::all().iter().any(|tool| tool.name == name && tool.toolset == Toolset::Sessions)
+}
+
 fn render(info: ToolInfo) -> Tool {
     let hints = info.annotations;
     let mut meta = MetaObject::new();

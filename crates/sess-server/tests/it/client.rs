@@ -30,6 +30,7 @@ pub(crate) fn options() -> McpOptions {
         tools: None,
         explicit_session: Some("s-1".to_owned()),
         env: Vec::new(),
+        sessions_called: std::sync::Arc::default(),
     }
 }
 

@@ -40,6 +40,21 @@ async fn ask(client: &mut Client, thread: &str, tool: &str, arguments: Value) ->
 }
 
 #[tokio::test]
+async fn whoever_started_the_door_hears_of_calls_that_deal_with_other_sessions_and_of_no_others() {
+    let options = McpOptions { toolsets: Toolset::ALL.to_vec(), ..options() };
+    let called = std::sync::Arc::clone(&options.sessions_called);
+    let mut client = connect_configured(options, Configured::default());
+    let has_heard = async || tokio::time::timeout(std::time::Duration::ZERO, called.notified()).await.is_ok();
+    client.initialize("2025-11-25").await;
+    client.ask("tools/list", json!({})).await;
+    client.call("read_session_plan", json!({})).await;
+    client.call("list_sessions", json!({})).await;
+    assert!(!has_heard().await);
+    client.call("sessions_list", json!({})).await;
+    assert!(has_heard().await);
+}
+
+#[tokio::test]
 async fn the_tools_are_offered_and_the_model_is_told_of_them() {
     let mut client = connect(Visibility::Tree);
     let agreed = client.initialize("2025-11-25").await;

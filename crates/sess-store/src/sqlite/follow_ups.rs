@@ -11,7 +11,8 @@ use super::{
 use crate::{Error, Step};
 
 /// Commits the steps; `false` when that was done before. A session that is to be deleted and is busy is
-/// waited for: then nothing is committed, and the run stays unsettled.
+/// waited for, and a cap of a further run may be reached: then nothing is committed, and the run stays
+/// unsettled.
 pub(super) fn settle(
     tx: &mut Transaction<'_>,
     id: &RunId,
@@ -30,8 +31,7 @@ pub(super) fn settle(
     update(tx, &row)?;
     for step in steps {
         match step {
-            Step::Queue(mut new) => {
-                new.caps.clear();
+            Step::Queue(new) => {
                 runs::queue(tx, *new)?;
             }
             Step::Post { session, address, text } => outbox::put(tx, &session, id, address, text, at)?,

@@ -19,6 +19,7 @@ mod pages;
 mod plans;
 mod reach;
 mod readers;
+mod rows;
 mod run_rows;
 mod runs;
 mod salvage;
@@ -85,6 +86,19 @@ impl Sqlite {
             readers,
             path,
         })
+    }
+}
+
+#[cfg(test)]
+impl Sqlite {
+    /// Returns the steps in which SQLite would answer a question.
+    fn query_plan(&self, sql: &str) -> String {
+        let steps = self.readers.query(|reader| {
+            let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+            let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+            steps.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        steps.expect("a plan").join("; ")
     }
 }
 

@@ -10,6 +10,7 @@ use sess_core::{
 
 use super::{
     Sqlite, crc, messages,
+    rows::{self, Readable, unless_damaged},
     writer::{JobResult, Transaction},
 };
 use crate::{Error, Lease, Outbox, Post, PostState, PostTried, Result};
@@ -103,9 +104,6 @@ pub(super) struct Stored {
     /// Who tries to deliver it.
     pub(super) lease: Option<Lease>,
 }
-
-/// A post, or why its row cannot be trusted.
-pub(super) type Readable = std::result::Result<Stored, String>;
 
 /// Puts the words of a run into the outbox.
 pub(super) fn put(
@@ -210,28 +208,20 @@ pub(super) fn readable(
     rest: &str,
     values: &[&dyn rusqlite::ToSql],
 ) -> rusqlite::Result<Vec<Stored>> {
-    let mut statement = connection.prepare_cached(&format!("{WITH_SESSION} {rest}"))?;
-    let rows = statement.query_map(values, from_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(rows.into_iter().filter_map(unless_damaged).collect())
+    rows::readable(connection, &format!("{WITH_SESSION} {rest}"), values, from_row)
 }
 
-fn unless_damaged(row: Readable) -> Option<Stored> {
-    row.inspect_err(|reason| tracing::warn!("{reason}; it is left out")).ok()
-}
-
-/// Reads a row with the id of its session behind it.
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable> {
-    const SESSION_ID: usize = 15;
-    let session = row.get_ref(SESSION_ID)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
-    match session {
-        Some(session) => from_row_at(row, 0, session),
-        None => Ok(Err(format!("post row {} is damaged: its session is", row.get::<_, i64>(0)?))),
-    }
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable<Stored>> {
+    rows::with_session(row, "post", from_row_at)
 }
 
 /// Reads a row whose columns start at `first`; what is wrong with it is an answer, not a
 /// failure of the query.
-pub(super) fn from_row_at(row: &Row<'_>, first: usize, session: SessionId) -> rusqlite::Result<Readable> {
+pub(super) fn from_row_at(
+    row: &Row<'_>,
+    first: usize,
+    session: SessionId,
+) -> rusqlite::Result<Readable<Stored>> {
     let n: i64 = row.get(first)?;
     let read = || -> std::result::Result<Stored, String> {
         let damaged = |error: rusqlite::Error| format!("post row {n} is damaged: {error}");

@@ -119,16 +119,7 @@ mod tests {
     fn a_page_is_read_in_its_order_and_what_is_rare_by_its_index() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Sqlite::open(dir.path()).expect("a store");
-        let plan = |sql: &str| {
-            store
-                .readers
-                .query(|reader| {
-                    let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
-                    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
-                    Ok(steps.collect::<rusqlite::Result<Vec<_>>>()?.join("; "))
-                })
-                .expect("a plan")
-        };
+        let plan = |sql: &str| store.query_plan(sql);
         let own: SessionKey = "agent:a:main".parse().expect("a key");
         let agents = vec!["a".parse().expect("an agent")];
         let all = Circle::Agents { own: own.clone(), agents, agentless: true };

@@ -9,6 +9,7 @@ use sess_core::{
 
 use super::{
     crc, messages,
+    rows::{self, Readable, unless_damaged},
     writer::{JobResult, Transaction},
 };
 use crate::{Error, Lease, NewMessage, Result};
@@ -60,9 +61,6 @@ pub(super) struct Stored {
     pub(super) is_settled: bool,
 }
 
-/// A run, or why its row cannot be trusted.
-pub(super) type Readable = std::result::Result<Stored, String>;
-
 impl Stored {
     /// Returns a run as it is before it is stored.
     pub(super) fn new(session: i64, run: Run, request: String, is_in_inbox: bool) -> Self {
@@ -88,7 +86,7 @@ pub(super) fn errand_text(errand: &Errand) -> Option<String> {
         .then(|| serde_json::to_string(errand).expect("an errand has string keys only"))
 }
 
-pub(super) fn by_id(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Readable>> {
+pub(super) fn by_id(connection: &Connection, id: &RunId) -> rusqlite::Result<Option<Readable<Stored>>> {
     connection
         .prepare_cached(&format!("{WITH_SESSION} {BY_ID}"))?
         .query_row([id.as_str()], from_row)
@@ -101,7 +99,7 @@ pub(super) fn require(connection: &Connection, id: &RunId) -> JobResult<Stored> 
     Ok(whole(row, id)?)
 }
 
-pub(super) fn whole(row: Readable, id: &RunId) -> Result<Stored> {
+pub(super) fn whole(row: Readable<Stored>, id: &RunId) -> Result<Stored> {
     row.map_err(|reason| Error::Damaged(format!("run {id} cannot be read: {reason}")))
 }
 
@@ -127,13 +125,7 @@ pub(super) fn readable(
     rest: &str,
     values: &[&dyn rusqlite::ToSql],
 ) -> rusqlite::Result<Vec<Stored>> {
-    let mut statement = connection.prepare_cached(&format!("{WITH_SESSION} {rest}"))?;
-    let rows = statement.query_map(values, from_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(rows.into_iter().filter_map(unless_damaged).collect())
-}
-
-fn unless_damaged(row: Readable) -> Option<Stored> {
-    row.inspect_err(|reason| tracing::warn!("{reason}; it is left out")).ok()
+    rows::readable(connection, &format!("{WITH_SESSION} {rest}"), values, from_row)
 }
 
 /// Writes a run that no node executes.
@@ -208,14 +200,8 @@ pub(super) fn update(tx: &Transaction<'_>, row: &Stored) -> JobResult<()> {
     Ok(())
 }
 
-/// Reads a row with the id of its session behind it.
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable> {
-    const SESSION_ID: usize = 27;
-    let session = row.get_ref(SESSION_ID)?.as_str().ok().and_then(|id| id.parse::<SessionId>().ok());
-    match session {
-        Some(session) => from_row_at(row, 0, session),
-        None => Ok(Err(format!("run row {} is damaged: its session is", row.get::<_, i64>(0)?))),
-    }
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Readable<Stored>> {
+    rows::with_session(row, "run", from_row_at)
 }
 
 /// Stands for the session of a run where only its row is of interest.
@@ -225,7 +211,11 @@ pub(super) fn any_session() -> SessionId {
 
 /// Reads a row whose columns start at `first`; what is wrong with it is an answer, not a
 /// failure of the query.
-pub(super) fn from_row_at(row: &Row<'_>, first: usize, session: SessionId) -> rusqlite::Result<Readable> {
+pub(super) fn from_row_at(
+    row: &Row<'_>,
+    first: usize,
+    session: SessionId,
+) -> rusqlite::Result<Readable<Stored>> {
     let n: i64 = row.get(first)?;
     let read = || -> std::result::Result<Stored, String> {
         let damaged = |error: rusqlite::Error| format!("run row {n} is damaged: {error}");
@@ -384,16 +374,7 @@ mod tests {
     fn no_question_about_runs_reads_all_of_them() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Sqlite::open(dir.path()).expect("a store");
-        let plan = |sql: &str| {
-            store
-                .readers
-                .query(|reader| {
-                    let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
-                    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
-                    Ok(steps.collect::<rusqlite::Result<Vec<_>>>()?.join("; "))
-                })
-                .expect("a plan")
-        };
+        let plan = |sql: &str| store.query_plan(sql);
         let of = |rest: &str| plan(&format!("{WITH_SESSION} {rest}"));
         for (rest, index) in [
             (WAITING_IN, "SEARCH r USING INDEX runs_waiting (session=?)"),

@@ -24,8 +24,8 @@ use super::{
     writer::{JobResult, Transaction},
 };
 use crate::{
-    Appended, Cap, Ending, Error, Full, Glance, Happening, InboxItem, Lease, NewMessage, NewRun, Result,
-    RunRenewed, Runs, Seat, Step,
+    Appended, Cap, Ending, Error, Full, Glance, Happening, InboxItem, Lease, NewMessage, NewRun, QueuedHere,
+    Result, RunRenewed, Runs, Seat, Step,
 };
 
 /// Why a run that nobody answers for has ended.
@@ -40,17 +40,28 @@ impl Runs for Sqlite {
         self.writer.write(move |tx| queue(tx, run)).await
     }
 
-    async fn queue_run_seated(&self, run: NewRun, seat: Seat) -> Result<Run> {
+    async fn queue_run_seated(&self, run: NewRun, seat: Seat, lease: Lease) -> Result<QueuedHere> {
         let now = crate::boot_time()?;
         self.writer
             .write(move |tx| {
+                let (id, at) = (run.id.clone(), run.at);
                 let run = queue(tx, run)?;
-                if let Some(n) = messages::number_of(tx.connection(), &run.session)?
-                    && !seats::is_taken(tx.connection(), n, &seat.node, &now)?
-                {
-                    seats::take(tx, n, &seat)?;
+                let waits = QueuedHere { run, is_leased: false };
+                let Some(n) = messages::number_of(tx.connection(), &waits.run.session)? else {
+                    return Ok(waits);
+                };
+                if seats::is_taken(tx.connection(), n, &seat.node, &now)? {
+                    return Ok(waits);
                 }
-                Ok(run)
+                seats::take(tx, n, &seat)?;
+                let agents = std::slice::from_ref(&waits.run.agent);
+                match due(tx.connection(), &waits.run.session, agents, &seat.node, &now)? {
+                    // Not a run that the same request made before.
+                    Some(row) if row.run.id == id => {
+                        Ok(QueuedHere { run: take(tx, row, lease, at)?, is_leased: true })
+                    }
+                    _ => Ok(waits),
+                }
             })
             .await
     }
@@ -72,16 +83,7 @@ impl Runs for Sqlite {
         self.writer
             .write(move |tx| {
                 let found = due(tx.connection(), &session, &agents, &lease.node, &now)?;
-                let Some(mut row) = found else { return Ok(None) };
-                row.run.state = RunState::Running;
-                row.run.started_at = Some(at);
-                row.lease = Some(lease);
-                // Only now: before, they would stand in the middle of the run ahead of it.
-                let request = std::mem::take(&mut row.request);
-                append_request(tx, &session, &request)?;
-                update(tx, &row)?;
-                tell(tx, row.session, &row.run, at)?;
-                Ok(Some(row.run))
+                found.map(|row| take(tx, row, lease, at)).transpose()
             })
             .await
     }
@@ -550,6 +552,19 @@ fn due(
     let oldest = first_readable(connection, WAITING_IN, n)?;
     let Some(oldest) = oldest.filter(|row| agents.contains(&row.run.agent)) else { return Ok(None) };
     Ok((!seats::is_taken(connection, n, node, now)?).then_some(oldest))
+}
+
+/// Leases a run that is due.
+fn take(tx: &mut Transaction<'_>, mut row: Stored, lease: Lease, at: Timestamp) -> JobResult<Run> {
+    row.run.state = RunState::Running;
+    row.run.started_at = Some(at);
+    row.lease = Some(lease);
+    // Only now: before, they would stand in the middle of the run ahead of it.
+    let request = std::mem::take(&mut row.request);
+    append_request(tx, &row.run.session, &request)?;
+    update(tx, &row)?;
+    tell(tx, row.session, &row.run, at)?;
+    Ok(row.run)
 }
 
 // The sign lets SQLite take the index of what is open, instead of the tree's.

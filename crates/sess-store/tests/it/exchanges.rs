@@ -181,7 +181,7 @@ fn what_follows_a_run_is_committed_once() {
         assert_eq!(unsettled(&*store).await, [run_id(1)], "nothing follows a message");
         store.ensure_session(child("c", "a")).await.expect("made");
         let steps = || {
-            let next = NewRun { lineage: below(1), caps: vec![Cap::Queue { most: 0 }], ..ask(3, "b") };
+            let next = NewRun { lineage: below(1), ..ask(3, "b") };
             let address = Address { channel: Channel::Telegram, to: None, account_id: None };
             vec![
                 Step::Queue(Box::new(next)),
@@ -208,6 +208,10 @@ fn what_follows_a_run_is_committed_once() {
         let refused = store.settle_run(&run_id(4), impossible, at(8_000)).await;
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
         assert_eq!(store.run(&run_id(5)).await, Ok(None));
+        let caps = vec![Cap::Queue { most: 0 }];
+        let full = vec![Step::Queue(Box::new(NewRun { caps, ..ask(5, "new") }))];
+        let refused = store.settle_run(&run_id(4), full, at(8_000)).await;
+        assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
         assert_eq!(unsettled(&*store).await, [run_id(4)]);
         // A session that is busy, or that something still follows, is deleted later.
         let delete = || {
@@ -289,12 +293,22 @@ fn a_seat_is_taken_and_given_up_with_a_run() {
         let until = sess_store::boot_time().expect("a clock").plus(60_000);
         let process = sess_store::this_process().expect("a process");
         let seat = |node: &str| Seat { node: node.to_owned(), until: until.clone(), process };
-        store.queue_run_seated(ask(1, "a"), seat("here")).await.expect("queued");
-        store.queue_run_seated(ask(2, "a"), seat("there")).await.expect("queued");
+        let held = Lease { node: "here".to_owned(), ..lease("t", 60_000) };
+        let here = async |n| store.queue_run_seated(ask(n, "a"), seat("here"), held.clone()).await;
+        let first = here(1).await.expect("queued");
+        assert!(first.is_leased, "nothing is ahead of it");
+        assert_eq!(Ok(Some(&first.run)), store.run(&run_id(1)).await.as_ref().map(Option::as_ref));
+        assert_eq!(first.run.state, RunState::Running);
+        assert_eq!(store.session(&id("a")).await.expect("read").expect("there").last_seq, 1, "its request");
+        let there = Lease { node: "there".to_owned(), ..lease("t2", 60_000) };
+        let second = store.queue_run_seated(ask(2, "a"), seat("there"), there).await.expect("queued");
+        assert!(!second.is_leased, "another has the seat");
+        assert!(!here(3).await.expect("queued").is_leased, "two are ahead of it");
         assert_eq!(store.seat(&id("a")).await, Ok(Some(seat("here"))), "who came first has it");
         for (n, stands_up, left) in [(1, false, Some(seat("here"))), (2, true, None)] {
-            let held = Lease { node: "here".to_owned(), ..lease("t", 60_000) };
-            store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            if n > 1 {
+                store.lease_run(&id("a"), &[agent("main")], held.clone(), at(5_000)).await.expect("leased");
+            }
             let (messages, outcome) = (vec![], done("ok"));
             let ending = Ending { messages, outcome, at: at(6_000), follow_up: None, stands_up };
             store.end_run_with(&run_id(n), &held, ending).await.expect("ended");

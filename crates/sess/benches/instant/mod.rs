@@ -17,15 +17,20 @@ use sess_app::{
     agents::{Agents, AgentsSetup, LEASE, Nobody},
 };
 use sess_core::{
-    Timestamp,
+    MessageId, SessionId, Timestamp,
     agent::{Agent, Limits, ModelSpec, Provider, Team, Thinking, ToolsetKind, ToolsetSpec},
     message::{Block, Body, Role},
     permission::{Permissions, Trust},
     policy::ContextVisibility,
     rules::SessionRules,
 };
+use sess_store::{NewMessage, Store};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+/// Commits of a run: queued, leased with the request, ended with the reply.
+pub const COMMITS: usize = 3;
+const ROUNDS: f64 = 300.0;
 
 /// A model that answers at once, or when it may.
 #[derive(Default)]
@@ -117,6 +122,16 @@ fn team() -> Team {
     Team::new(vec![agent], vec![model], Permissions::default(), None).expect("a team")
 }
 
+/// Makes `count` bare durable commits, one after another.
+pub async fn commit(store: &dyn Store, session: &SessionId, count: usize) {
+    for _ in 0..count {
+        let at = Timestamp::default();
+        let message =
+            NewMessage { id: MessageId::new(at, random()), body: Body::text(Role::User, "hello", at) };
+        store.append(session, vec![message], None).await.expect("it is stored");
+    }
+}
+
 pub fn random() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random bytes");
@@ -126,6 +141,10 @@ pub fn random() -> u128 {
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads its one setting here")]
 pub fn scale() -> f64 {
     std::env::var("SESS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
+}
+
+pub fn rounds() -> usize {
+    ((ROUNDS * scale()) as usize).max(10)
 }
 
 pub fn median(mut times: Vec<Duration>) -> Duration {

@@ -1,6 +1,6 @@
 //! `sess mcp`: the tools, for any agent that speaks MCP.
 
-use std::{io::IsTerminal as _, sync::Arc, time::Duration};
+use std::{io::IsTerminal as _, sync::Arc};
 
 use sess_app::{
     agents::{Nobody, Work},
@@ -8,6 +8,7 @@ use sess_app::{
 };
 use sess_core::permission::Trust;
 use sess_server::mcp::{McpOptions, serve_stdio};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -32,14 +33,16 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
             "This speaks MCP, for agents: `claude mcp add sess -- sess mcp` is how one gets it. Ctrl-D ends.",
         );
     }
+    let sessions_called = Arc::new(Notify::new());
     let options = McpOptions {
         toolsets,
         tools: (!args.tools.is_empty()).then_some(args.tools),
         explicit_session: context.session.clone(),
         env: context.env.clone(),
+        sessions_called: Arc::clone(&sessions_called),
     };
     let stop = CancellationToken::new();
-    let node = work(context, &stop);
+    let node = work(context, &sessions_called, &stop);
     let serving = serve_stdio(context.app.clone(), options);
     tokio::pin!(node, serving);
     let mut is_working = true;
@@ -67,19 +70,19 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
 /// Executes the runs of the configured agents, from the first call on that deals with other sessions.
 ///
 /// Until then nothing is opened: a host that lists tools waits for nothing.
-async fn work(context: &Context, stop: &CancellationToken) -> anyhow::Result<()> {
-    loop {
+async fn work(context: &Context, sessions_called: &Notify, stop: &CancellationToken) -> anyhow::Result<()> {
+    let team = loop {
         tokio::select! {
-            () = context.config.rules_asked.notified() => {}
+            () = sessions_called.notified() => {}
             () = stop.cancelled() => return Ok(()),
         }
-        // A configuration that is broken now may have agents at the next call.
-        let Some(team) = context.app.configured().ok().and_then(|configured| configured.team.clone()) else {
-            // What was just asked here is no call.
-            let _own = tokio::time::timeout(Duration::ZERO, context.config.rules_asked.notified()).await;
-            continue;
-        };
-        let agents = agents(context, team, Arc::new(Nobody), Trust::Ask, lease(context)?)?;
-        return Ok(agents.work(Work::All, stop).await?);
-    }
+        // A configuration that has no agents, or is broken, may have some at the next call.
+        if let Ok(configured) = context.app.configured()
+            && let Some(team) = &configured.team
+        {
+            break team.clone();
+        }
+    };
+    let agents = agents(context, team, Arc::new(Nobody), Trust::Ask, lease(context)?)?;
+    Ok(agents.work(Work::All, stop).await?)
 }

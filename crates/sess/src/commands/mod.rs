@@ -26,14 +26,16 @@ pub mod wait;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
-use sess_core::{agent::Team, session::Session};
-use tokio::sync::Notify;
+use sess_core::{
+    agent::Team,
+    policy::{Standing, Verb},
+    session::Session,
+};
 
 use crate::{
     cli::Command,
@@ -62,8 +64,6 @@ pub struct Loaded {
     pub notices: Vec<String>,
     /// The file that was named, and counts alone.
     pub named: Option<PathBuf>,
-    /// Hears whenever somebody asks for the rules of sessions among themselves.
-    pub rules_asked: Arc<Notify>,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -75,8 +75,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, named, rules_asked, .. } = config;
-        let config = Loaded { team, document, files, notices, named, rules_asked, problem };
+        let Config { env, team, document, files, notices, named, .. } = config;
+        let config = Loaded { team, document, files, notices, named, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
@@ -89,6 +89,20 @@ impl Context {
     /// Returns the owner, for what a process does on its own account.
     pub fn owner(&self) -> Caller {
         self.app.cli_caller(&Signals::default())
+    }
+
+    /// Returns whose words leave from here: those of the session that `--session` names, else the caller's.
+    ///
+    /// The session has to exist: a misspelt one would otherwise be a new session that nobody looks into.
+    pub async fn sender(&self) -> anyhow::Result<Caller> {
+        let Some(reference) = &self.session else { return Ok(self.caller.clone()) };
+        if self.caller.standing == Standing::Agent {
+            let text = "an agent speaks as its own session and as no other: leave out --session";
+            return Err(sess_app::Error::Denied(text.to_owned()).into());
+        }
+        let reference = self.absolute(reference.clone()).await?;
+        let named = self.app.reach(&self.caller, &reference, Verb::Status).await?;
+        Ok(self.app.caller(&Signals { explicit: Some(named.key.to_string()), ..Signals::default() }))
     }
 
     /// Returns a reference that means the same to the session tools, which know no `-1`.

@@ -20,6 +20,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
     let Some(message) = message_of(&args.words)? else {
         return Err(Usage("there is no message: sess send <session> \"what to say\"".to_owned()).into());
     };
+    let sender = context.sender().await?;
     let ask = SendMessage {
         to: context.absolute(args.reference).await?,
         message,
@@ -29,7 +30,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
     };
     let begun = std::cell::RefCell::new(Ok(()));
     let is_awaited = args.wait > 0;
-    let sending = context.app.send_told(&context.caller, ask, |run| {
+    let sending = context.app.send_told(&sender, ask, |run| {
         if is_awaited {
             *begun.borrow_mut() = node::start(context, run);
         }
@@ -39,7 +40,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         answer = &mut sending => answer?,
         _ = tokio::signal::ctrl_c() => {
             // Recorded before we leave, so that the reply finds the sender later.
-            context.caller.gone.cancel();
+            sender.gone.cancel();
             let answer = sending.await?;
             if answer.status == "timeout" {
                 output.say("no longer waiting; the message stays: `sess runs` shows it, `sess cancel` takes it back");

@@ -2,13 +2,13 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sess_app::{Attachment, SpawnTask};
 
 use super::{
     Context, node,
     run::message_of,
+    runs,
     send::short,
     wait::{self, until_end},
 };
@@ -24,7 +24,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
     let Some(task) = message_of(&args.words)? else {
         return Err(Usage("there is no task: sess spawn \"what to do\"".to_owned()).into());
     };
-    let attachments = args.attach.iter().map(|file| attachment(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let attachments = args.attach.iter().map(|file| attachment(file)).collect::<Result<Vec<_>, _>>()?;
     let ask = SpawnTask {
         task,
         label: args.label,
@@ -37,7 +37,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
         idempotency_key: args.idempotency_key,
         ..SpawnTask::default()
     };
-    let answer = context.app.spawn(&context.caller, ask).await?;
+    let answer = context.app.spawn(&context.sender().await?, ask).await?;
     let Some(seconds) = args.wait.filter(|seconds| *seconds > 0) else {
         if output.json {
             output.data(&answer)?;
@@ -64,26 +64,26 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
     if output.json {
         let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
         let mut data = serde_json::to_value(&answer)?;
-        data["run"] = serde_json::to_value(row)?;
+        data["run"] = runs::data(&row)?;
         output.data(&data)?;
         return Ok(wait::exit_code(&run));
     }
     wait::show(output, &run)
 }
 
-fn attachment(file: &Path) -> anyhow::Result<Attachment> {
-    let cannot = || format!("cannot attach {}", file.display());
-    let size = file.metadata().with_context(cannot)?;
-    if !size.is_file() {
-        return Err(Usage(format!("{}: it is not a regular file", cannot())).into());
+/// Reads a file that goes with a task. Whatever is wrong with it is a mistake in the call.
+fn attachment(file: &Path) -> Result<Attachment, Usage> {
+    let cannot = |why: String| Usage(format!("cannot attach {}: {why}", file.display()));
+    let found = file.metadata().map_err(|error| cannot(error.to_string()))?;
+    if !found.is_file() {
+        return Err(cannot("it is not a regular file".to_owned()));
     }
-    if size.len() > FILE_BYTES_MAX {
-        let text = format!("{}: it has {} bytes, of at most {FILE_BYTES_MAX}", cannot(), size.len());
-        return Err(Usage(text).into());
+    if found.len() > FILE_BYTES_MAX {
+        return Err(cannot(format!("it has {} bytes, of at most {FILE_BYTES_MAX}", found.len())));
     }
     let name = file.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Usage(format!("{}: its name is not UTF-8", cannot())))?.to_owned();
-    let bytes = std::fs::read(file).with_context(cannot)?;
+    let name = name.ok_or_else(|| cannot("its name is not UTF-8".to_owned()))?.to_owned();
+    let bytes = std::fs::read(file).map_err(|error| cannot(error.to_string()))?;
     let (content, encoding) = match String::from_utf8(bytes) {
         Ok(text) => (text, "utf8"),
         Err(error) => (STANDARD.encode(error.into_bytes()), "base64"),

@@ -11,6 +11,7 @@ use sess_core::{
 use super::{
     Context, node,
     run::exec,
+    runs,
     send::{TIMED_OUT, short},
 };
 use crate::{cli, output::Output};
@@ -28,7 +29,8 @@ pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow:
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if output.json {
-        output.data(&context.app.run_row(&context.caller, &run, context.redaction).await?)?;
+        let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
+        output.data(&runs::data(&row)?)?;
         return Ok(exit_code(&run));
     }
     show(output, &run)
@@ -42,7 +44,8 @@ pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> an
     }
     let run = context.app.cancel(&context.caller, &before.id, context.redaction).await?;
     if output.json {
-        return output.data(&context.app.run_row(&context.caller, &run, context.redaction).await?);
+        let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
+        return output.data(&runs::data(&row)?);
     }
     let id = short(run.id.as_str());
     output.say(&match run.state {

@@ -1,4 +1,4 @@
-//! From the tree to the types of `file`: serde, with the trail and the place of every mistake.
+//! From the tree to the types of `file`: serde, with the trail and the spot of every mistake.
 
 use std::{cell::RefCell, fmt};
 
@@ -12,7 +12,7 @@ use serde::{
 };
 
 use super::{
-    problem::{Place, Problem, Trail, nearest, one_of},
+    problem::{Problem, Spot, Trail, nearest, one_of},
     yaml::{Document, Entry, Node, Value},
 };
 
@@ -44,7 +44,7 @@ struct In<'a> {
 
 #[derive(Debug)]
 struct Error {
-    at: Option<Place>,
+    at: Option<Spot>,
     text: String,
 }
 

@@ -296,13 +296,13 @@ impl<'de> Deserialize<'de> for Command {
 pub enum Sandbox {
     /// true: writes in the workspace alone, no network. false: not confined.
     Switch(bool),
-    Reach(Reach),
+    Settings(SandboxSettings),
 }
 
 /// What a confined agent's tools may reach beside the workspace.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Reach {
+pub struct SandboxSettings {
     /// Whether they reach the network; false when not given.
     pub network: Option<bool>,
     /// Directories that they may write; ~ is your home, others begin at this file's directory.
@@ -328,7 +328,7 @@ impl<'de> Deserialize<'de> for Sandbox {
         let expected = "true, false, or a map of network, write, read and sessionToolsVisibility";
         either(deserializer, expected).and_then(|found| match found {
             Either::Scalar(Scalar::Bool(switch)) => Ok(Self::Switch(switch)),
-            Either::Map(reach) => Ok(Self::Reach(reach)),
+            Either::Map(settings) => Ok(Self::Settings(settings)),
             Either::Scalar(_) => Err(D::Error::custom(format!("expected {expected}"))),
         })
     }

@@ -14,15 +14,15 @@ pub struct Origin {
     pub dir: PathBuf,
 }
 
-/// A place in a [`Origin`]; a variable of the environment has no lines.
+/// Line and column in an [`Origin`]; a variable of the environment has no lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Spot {
     pub origin: usize,
     pub line: u64,
     pub column: u64,
 }
 
-impl Place {
+impl Spot {
     pub fn told(self, origins: &[Origin]) -> String {
         let name = origins.get(self.origin).map_or("configuration", |origin| origin.name.as_str());
         if self.line == 0 { name.to_owned() } else { format!("{name}:{}:{}", self.line, self.column) }
@@ -68,7 +68,7 @@ impl fmt::Display for Trail {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    pub at: Place,
+    pub at: Spot,
     pub text: String,
 }
 

@@ -58,7 +58,7 @@ struct Building<'a> {
 
 impl Building<'_> {
     fn wrong(&mut self, trail: &Trail, text: &str) {
-        self.found.push(Problem { at: self.document.place(trail), text: format!("{trail}: {text}") });
+        self.found.push(Problem { at: self.document.spot(trail), text: format!("{trail}: {text}") });
     }
 
     fn within<N: Copy + PartialOrd + std::fmt::Display>(

@@ -8,7 +8,6 @@ use std::{
 };
 
 use sess_app::Configured;
-use tokio::sync::Notify;
 
 use super::{Choice, Places, REPOSITORY_FILE, Reading, trust};
 
@@ -21,8 +20,6 @@ pub struct Source {
     places: Places,
     named: Option<PathBuf>,
     read: Mutex<Read>,
-    /// Hears whenever somebody wants to know: whoever does deals with other sessions.
-    asked: Arc<Notify>,
 }
 
 struct Read {
@@ -38,16 +35,11 @@ impl Source {
         looked: Looked,
         configured: Result<Arc<Configured>, String>,
     ) -> Self {
-        Self { env, places, named, read: Mutex::new(Read { looked, configured }), asked: Arc::default() }
-    }
-
-    pub fn asked(&self) -> Arc<Notify> {
-        Arc::clone(&self.asked)
+        Self { env, places, named, read: Mutex::new(Read { looked, configured }) }
     }
 
     /// Returns what the configuration says now; a broken one is an error.
     pub fn current(&self) -> Result<Arc<Configured>, String> {
-        self.asked.notify_one();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let looked = Looked::at(watched(&self.places, self.named.as_deref()));
         if looked.files != read.looked.files || read.looked.is_fresh {

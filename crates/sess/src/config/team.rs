@@ -16,7 +16,7 @@ use sess_core::{
 use super::{
     de::short,
     file,
-    problem::{Place, Problem, Trail, nearest},
+    problem::{Problem, Spot, Trail, nearest},
     yaml::Document,
 };
 
@@ -65,11 +65,11 @@ struct Written<'a> {
 impl<'a> Building<'a> {
     /// Notes what is wrong with the value at a trail.
     fn wrong(&mut self, trail: &Trail, text: impl std::fmt::Display) {
-        let at = self.document.place(trail);
+        let at = self.document.spot(trail);
         self.wrong_at(at, format!("{trail}: {text}"));
     }
 
-    fn wrong_at(&mut self, at: Place, text: String) {
+    fn wrong_at(&mut self, at: Spot, text: String) {
         self.found.push(Problem { at, text });
     }
 
@@ -108,7 +108,7 @@ impl<'a> Building<'a> {
                     | TeamError::UnknownAgent { .. }
                     | TeamError::UnknownModel { .. } => None,
                 };
-                let at = self.document.key_place(&at.unwrap_or_else(|| root.key("agents")));
+                let at = self.document.key_spot(&at.unwrap_or_else(|| root.key("agents")));
                 self.wrong_at(at, error.to_string());
                 None
             }
@@ -144,13 +144,13 @@ impl<'a> Building<'a> {
             self.wrong(&root.key("defaults"), "defaults are of all agents, and have no \"id\" or \"name\"");
         }
         if all.len() > AGENTS_MAX {
-            let at = self.document.key_place(&root);
+            let at = self.document.key_spot(&root);
             self.wrong_at(at, format!("there are {} agents; the most is {AGENTS_MAX}", all.len()));
             return Vec::new();
         }
         let mut written: Vec<Written<'a>> = Vec::new();
         for (name, trail, agent) in all {
-            let at = self.document.key_place(&trail);
+            let at = self.document.key_spot(&trail);
             let Some(name) = name else {
                 self.wrong_at(at, format!("{trail}: the key \"id\" is missing"));
                 continue;
@@ -181,7 +181,7 @@ impl<'a> Building<'a> {
         let model = match agent.model.as_deref().or(defaults.model.as_deref()) {
             Some(model) => self.model_name(model, &of("model", agent.model.is_some())),
             None => {
-                let at = self.document.key_place(trail);
+                let at = self.document.key_spot(trail);
                 self.wrong_at(at, format!("{trail}: no model: set \"model\" here or in agents.defaults"));
                 String::new()
             }
@@ -241,7 +241,7 @@ impl<'a> Building<'a> {
             sandbox: sandbox.and_then(|sandbox| {
                 let made = self.sandbox(sandbox, &sandbox_trail)?;
                 let said = |sandbox: &Option<file::Sandbox>| match sandbox {
-                    Some(file::Sandbox::Reach(reach)) => reach.session_tools_visibility,
+                    Some(file::Sandbox::Settings(settings)) => settings.session_tools_visibility,
                     Some(file::Sandbox::Switch(_)) | None => None,
                 };
                 let session_tools = match said(&agent.sandbox).or_else(|| said(&defaults.sandbox)) {
@@ -272,7 +272,7 @@ impl<'a> Building<'a> {
             (below.key("archiveAfterMinutes"), is_given(|given| given.archive_after_minutes.is_some())),
         ] {
             if is_given {
-                let at = self.document.key_place(&trail);
+                let at = self.document.key_spot(&trail);
                 self.wrong_at(at, format!("{trail}: only agents.defaults has it"));
             }
         }
@@ -291,7 +291,7 @@ impl<'a> Building<'a> {
         let names = own.or_else(|| list(defaults)).unwrap_or_default();
         let (names, problems) = super::rules::agent_names(&names, &trail);
         for (trail, text) in problems {
-            let at = self.document.place(&trail);
+            let at = self.document.spot(&trail);
             // The defaults are looked at with every agent, and told once.
             if !self.found.iter().any(|problem| problem.at == at) {
                 self.wrong(&trail, text);
@@ -318,7 +318,7 @@ impl<'a> Building<'a> {
                 ("cost", limits.cost.is_some_and(|cost| !(cost > 0.0 && cost.is_finite()))),
             ] {
                 let trail = trail.key(key);
-                let at = self.document.place(&trail);
+                let at = self.document.spot(&trail);
                 // The defaults are looked at with every agent, and told once.
                 if is_none && !self.found.iter().any(|problem| problem.at == at) {
                     self.wrong(&trail, "expected more than 0: without the key there is no limit");
@@ -335,7 +335,7 @@ impl<'a> Building<'a> {
 
     fn command(&mut self, word: &str, command: &file::Command, names: &[AgentId], trail: &Trail) -> Command {
         if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
-            let at = self.document.key_place(trail);
+            let at = self.document.key_spot(trail);
             let text = format!("{trail}: a command is one word, written without its slash");
             self.wrong_at(at, text);
         }
@@ -348,7 +348,7 @@ impl<'a> Building<'a> {
             },
             file::Command::Full(full) => {
                 if full.instruction.is_none() && full.agent.is_none() {
-                    let at = self.document.key_place(trail);
+                    let at = self.document.key_spot(trail);
                     self.wrong_at(at, format!("{trail}: it has neither \"instruction\" nor \"agent\""));
                 }
                 let agent = full.agent.as_deref();
@@ -376,7 +376,7 @@ impl<'a> Building<'a> {
             ("headers", toolset.headers.is_some(), Type::Mcp, "mcp"),
         ] {
             if is_given && toolset.kind != kind {
-                let at = self.document.key_place(&trail.key(key));
+                let at = self.document.key_spot(&trail.key(key));
                 self.wrong_at(at, format!("{}: only a toolset of type {of} has it", trail.key(key)));
             }
         }
@@ -429,7 +429,7 @@ impl<'a> Building<'a> {
         };
         let misplaced = |this: &mut Self, key: &str, is_given: bool, with: &str| {
             if is_given {
-                let at = this.document.key_place(&trail.key(key));
+                let at = this.document.key_spot(&trail.key(key));
                 this.wrong_at(at, format!("{}: it goes with \"{with}\"", trail.key(key)));
             }
         };
@@ -453,7 +453,7 @@ impl<'a> Building<'a> {
                 None
             }
             (None, None) => {
-                let at = self.document.place(trail);
+                let at = self.document.spot(trail);
                 self.wrong_at(at, format!("{trail}: an mcp toolset needs \"command\" or \"url\""));
                 None
             }
@@ -469,10 +469,10 @@ impl<'a> Building<'a> {
     }
 
     fn sandbox(&mut self, sandbox: &file::Sandbox, trail: &Trail) -> Option<Sandbox> {
-        let reach = match sandbox {
+        let settings = match sandbox {
             file::Sandbox::Switch(false) => return None,
             file::Sandbox::Switch(true) => return Some(Sandbox::default()),
-            file::Sandbox::Reach(reach) => reach,
+            file::Sandbox::Settings(settings) => settings,
         };
         let mut paths = |key: &str, paths: &Option<Vec<String>>| {
             let trail = trail.key(key);
@@ -480,12 +480,12 @@ impl<'a> Building<'a> {
             each.filter_map(|(n, path)| self.absolute(path, &trail.index(n))).collect()
         };
         Some(Sandbox {
-            network: match reach.network {
+            network: match settings.network {
                 Some(true) => Network::Allowed,
                 Some(false) | None => Network::None,
             },
-            write: paths("write", &reach.write),
-            read: paths("read", &reach.read),
+            write: paths("write", &settings.write),
+            read: paths("read", &settings.read),
             // The defaults may say it for an agent's own sandbox.
             session_tools: SessionTools::Spawned,
         })

@@ -349,7 +349,7 @@ fn a_limit_is_a_sane_number() {
 }
 
 #[test]
-fn a_mistake_in_an_agent_is_told_with_its_place() {
+fn a_mistake_in_an_agent_is_told_with_its_spot() {
     let agent = |rest: &str, said: &str| {
         refused(
             &format!("agents:\n  root:\n    model: openai/x\n{rest}  other: {{model: openai/x}}\n"),
@@ -484,7 +484,7 @@ fn a_mistake_in_an_agent_is_told_with_its_place() {
 }
 
 #[test]
-fn a_mistake_elsewhere_is_told_with_its_place() {
+fn a_mistake_elsewhere_is_told_with_its_spot() {
     for (text, said) in [
         ("agnts: {}\n", "agents.yaml:1:1: unknown key \"agnts\": did you mean \"agents\"?"),
         (

@@ -1,4 +1,4 @@
-//! YAML as a tree in which every value knows its place.
+//! YAML as a tree in which every value knows its spot.
 //!
 //! Files of a configuration are laid over each other as trees, before anything looks at what they mean: so a
 //! mistake is found once, and told where it was made.
@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-use super::problem::{Origin, Place, Problem, Step, Trail};
+use super::problem::{Origin, Problem, Spot, Step, Trail};
 
 /// The most bytes of a configuration file.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -22,7 +22,7 @@ const ALIASED_EVENTS_MAX: usize = 50_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    pub at: Place,
+    pub at: Spot,
     pub value: Value,
 }
 
@@ -41,7 +41,7 @@ pub enum Value {
 pub struct Entry {
     pub key: String,
     /// Where the key is.
-    pub at: Place,
+    pub at: Spot,
     pub node: Node,
 }
 
@@ -54,7 +54,7 @@ pub struct Document {
 
 impl Default for Document {
     fn default() -> Self {
-        Self { root: Node { at: Place::default(), value: Value::Map(Vec::new()) }, origins: Vec::new() }
+        Self { root: Node { at: Spot::default(), value: Value::Map(Vec::new()) }, origins: Vec::new() }
     }
 }
 
@@ -65,12 +65,12 @@ impl Document {
     }
 
     /// Returns where a value is; what is not there is missed where it should be.
-    pub fn place(&self, trail: &Trail) -> Place {
-        self.get(trail).map_or_else(|| self.key_place(trail), |node| node.at)
+    pub fn spot(&self, trail: &Trail) -> Spot {
+        self.get(trail).map_or_else(|| self.key_spot(trail), |node| node.at)
     }
 
     /// Returns where the key of a value is, or the nearest key above that is there.
-    pub fn key_place(&self, trail: &Trail) -> Place {
+    pub fn key_spot(&self, trail: &Trail) -> Spot {
         let (mut node, mut at) = (&self.root, self.root.at);
         for step in &trail.0 {
             let Some((key, below)) = node.step(step) else { break };
@@ -80,7 +80,7 @@ impl Document {
     }
 
     pub fn origin(&self, trail: &Trail) -> Option<&Origin> {
-        self.origins.get(self.place(trail).origin)
+        self.origins.get(self.spot(trail).origin)
     }
 
     /// Lays a file over what is there. Maps of settings and models are joined; agents come from one file.
@@ -97,7 +97,7 @@ impl Document {
     }
 
     /// Sets one value, as a variable of the environment does.
-    pub fn set(&mut self, group: &str, key: &str, at: Place, value: Value) {
+    pub fn set(&mut self, group: &str, key: &str, at: Spot, value: Value) {
         let entry = |key: &str, node| Entry { key: key.to_owned(), at, node };
         let inner = Node { at, value };
         let mut path: Vec<&str> = group.split('.').collect();
@@ -148,7 +148,7 @@ impl Node {
         }
     }
 
-    fn step(&self, step: &Step) -> Option<(Place, &Self)> {
+    fn step(&self, step: &Step) -> Option<(Spot, &Self)> {
         match (step, &self.value) {
             (Step::Key(key), Value::Map(entries)) => {
                 entries.iter().find(|entry| entry.key == *key).map(|entry| (entry.at, &entry.node))
@@ -194,7 +194,7 @@ impl Node {
 
 /// Reads a file's bytes. What would take long to read is refused.
 pub fn parse(bytes: &[u8], origin: usize) -> Result<Node, Problem> {
-    let problem = |line, column, text: String| Problem { at: Place { origin, line, column }, text };
+    let problem = |line, column, text: String| Problem { at: Spot { origin, line, column }, text };
     if bytes.len() > FILE_BYTES_MAX {
         return Err(problem(0, 0, format!("the file is too large: the most is {FILE_BYTES_MAX} bytes")));
     }
@@ -236,7 +236,7 @@ pub fn parse(bytes: &[u8], origin: usize) -> Result<Node, Problem> {
             node.stamp(origin);
             Ok(node)
         }
-        Ok(None) => Ok(Node { at: Place { origin, line: 1, column: 1 }, value: Value::Null }),
+        Ok(None) => Ok(Node { at: Spot { origin, line: 1, column: 1 }, value: Value::Null }),
         Err(error) => {
             let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
             Err(problem(line, column, told(&error)))
@@ -246,7 +246,7 @@ pub fn parse(bytes: &[u8], origin: usize) -> Result<Node, Problem> {
 
 const TOO_MUCH: &str = "the file has too many values, or goes too deep, when its aliases are followed";
 
-/// One sentence without the place, which stands before it.
+/// One sentence without the spot, which stands before it.
 fn told(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error.without_snippet() {
@@ -275,7 +275,7 @@ impl<'de> Deserialize<'de> for Located {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
         let at = spanned.referenced;
-        let at = Place { origin: 0, line: at.line(), column: at.column() };
+        let at = Spot { origin: 0, line: at.line(), column: at.column() };
         Ok(Self(Node { at, value: spanned.value }))
     }
 }
@@ -342,7 +342,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let at = Place { origin: 0, line: key.referenced.line(), column: key.referenced.column() };
+            let at = Spot { origin: 0, line: key.referenced.line(), column: key.referenced.column() };
             let Located(node) = map.next_value()?;
             entries.push(Entry { key: key.value, at, node });
         }

@@ -68,7 +68,7 @@ impl Watch {
                 return rows.into_iter().cloned().collect();
             }
             let row: Value = serde_json::from_str(&self.beside.line()).expect("JSON");
-            self.rows.insert(row["run_id"].as_str().expect("an id").to_owned(), row);
+            self.rows.insert(row["runId"].as_str().expect("an id").to_owned(), row);
         }
     }
 }
@@ -125,8 +125,8 @@ fn two_agents_exchange_five_rounds_and_stop_at_the_word() {
     );
     // Nine calls of the model, each of 15 tokens that cost as much.
     assert_eq!(stage.stub.requests().len(), 9);
-    assert_eq!((&tree[0]["total_tokens"], &tree[0]["total_cost"]), (&json!(135), &json!(135.0)));
-    assert_eq!((&tree[0]["tokens"], &tree[7]["total_tokens"]), (&json!(30), &json!(15)));
+    assert_eq!((&tree[0]["totalTokens"], &tree[0]["totalCost"]), (&json!(135), &json!(135.0)));
+    assert_eq!((&tree[0]["tokens"], &tree[7]["totalTokens"]), (&json!(30), &json!(15)));
 
     // A peer's words are told from the person's, in the transcript and on the screen.
     let history = stage.world.json(["history", "agent:beta:main"]);
@@ -165,7 +165,7 @@ fn three_children_fail_time_out_and_die_with_their_node() {
             && count(rows, "report", "done") == 2
     });
     let third = rows.iter().find(|row| row["errand"] == "spawn" && row["state"] == "running");
-    let third = third.expect("it runs")["run_id"].as_str().expect("an id").to_owned();
+    let third = third.expect("it runs")["runId"].as_str().expect("an id").to_owned();
     node.child.kill().expect("it runs");
     node.child.wait().expect("it ends");
 
@@ -216,7 +216,7 @@ fn the_session_of_another_program_has_an_inbox() {
     let run = inbox["messages"][0]["runId"].clone();
     assert_eq!(
         (&run, &inbox["messages"][0]["message"], &inbox["messages"][0]["from"]),
-        (&queued[0]["run_id"], &json!("are you there?"), &json!("owner"))
+        (&queued[0]["runId"], &json!("are you there?"), &json!("owner"))
     );
     let of = |world: &World| world.json(["runs"])["runs"][0]["delivery"].clone();
     assert_eq!(of(&world), "delivered");
@@ -276,7 +276,7 @@ fn nobody_waits_for_ever_and_a_retry_acts_once() {
     assert_eq!((&again["status"], &again["schema_version"]), (&json!("timeout"), &json!(1)));
     let runs = world.json(["runs"]);
     let [run] = runs["runs"].as_array().expect("a list").as_slice() else { panic!("{runs}") };
-    assert_eq!(run["run_id"], again["runId"]);
+    assert_eq!(run["runId"], again["runId"]);
     let id = &again["runId"].as_str().expect("an id")[..8];
     let waited = world.run(["wait", id, "--timeout", "1"]);
     assert_eq!(waited.code, 124, "{waited:?}");
@@ -331,7 +331,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     let own = [("SESS_SESSION", "s9")];
     refused(&own, &["send", "current", "x"], 2, "sessions_send cannot target the calling session");
     refused(&own, &["send", "agent:main:chat:s9", "x"], 2, "sessions_send cannot target the calling session");
-    for bad in ["agent:", "agent:a", "agent:-a:main", "agent:a::b", "cron:", "node-"] {
+    for bad in ["agent:", "agent:a", "agent:-a:main", "agent:a::b", "agent:beta:foo", "cron:", "node-"] {
         refused(&[], &["send", bad, "x"], 2, &format!("malformed session key \"{bad}\""));
     }
     for unknown in ["global", "unknown", "nothing-like-it", "agent:beta:chat:none"] {
@@ -342,7 +342,15 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     refused(&[], &["send", "agent:beta:main", "x", "--wait", "601"], 2, "--wait is 0 to 600 seconds");
     refused(&[], &["spawn", "--agent", "gamma", "x"], 2, "unknown agent \"gamma\"");
     refused(&[], &["spawn", "--agent", "a b", "x"], 2, "Invalid agentId \"a b\"");
-    refused(&[], &["spawn", "--attach", "none.txt", "x"], 1, "cannot attach none.txt");
+    std::fs::create_dir(stage.world.path("folder")).expect("made");
+    for (file, why) in [
+        ("none.txt", "No such file or directory"),
+        ("agents.yaml/none.txt", "Not a directory"),
+        ("folder", "it is not a regular file"),
+    ] {
+        refused(&[], &["spawn", "--attach", file, "x"], 2, &format!("cannot attach {file}: {why}"));
+    }
+    assert_eq!(stage.runs(&[]).len(), 0, "nothing was stored");
     refused(&[], &["wait", "nothing"], 2, "\"nothing\" is no run");
     refused(&[], &["cancel", "0123456789ab"], 3, "run \"0123456789ab\" not found");
 
@@ -361,6 +369,46 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
         .world
         .run_env(&own, ["--config", "tree.yaml", "history", "s1"])
         .fails(8, "visibility is restricted");
+}
+
+/// `--session` says whose words they are; without it they are the person's.
+#[test]
+fn what_is_sent_or_spawned_for_a_session_is_that_session_s() {
+    let script = "
+- {system: BETA, text: b1}
+- {system: ALPHA, text: REPLY_SKIP}
+- {system: BETA, text: ANNOUNCE_SKIP}
+";
+    let stage = Stage::with(Chat, PAIR, script);
+    let alpha = |args: &[&'static str]| {
+        stage.sess(&[], ["--session", "agent:alpha:main"].into_iter().chain(args.iter().copied()))
+    };
+    let sent = alpha(&["send", "agent:beta:main", "one?", "--wait", "60"]);
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "b1\n"), "{sent:?}");
+    // The two go on, as after a message of alpha's own.
+    let mut watch = Watch::start(&stage.world);
+    watch.until(|rows| count(rows, "round", "done") == 1 && count(rows, "announce", "done") == 1);
+    let heard = stage.world.json(["history", "agent:beta:main"])["messages"][0]["provenance"].clone();
+    assert_eq!(
+        (&heard["kind"], &heard["sourceSessionKey"]),
+        (&json!("inter_session"), &json!("agent:alpha:main"))
+    );
+    let spawned = alpha(&["spawn", "--json", "count"]);
+    assert_eq!(spawned.code, 0, "{spawned:?}");
+    let task = stage.runs(&[]).remove(0);
+    assert_eq!((&task["from"], &task["agent"]), (&json!("agent:alpha:main"), &json!("alpha")), "{task}");
+
+    // Its rules hold, and nothing is made up for a name that nobody has.
+    alpha(&["spawn", "--agent", "beta", "count"]).fails(8, "agentId is not allowed for sessions_spawn");
+    alpha(&["send", "agent:alpha:main", "x"]).fails(2, "sessions_send cannot target the calling session");
+    let before = stage.runs(&[]).len();
+    for command in [vec!["send", "agent:beta:main", "x"], vec!["spawn", "x"]] {
+        let unknown = ["--session", "nothing-like-it"].into_iter().chain(command.iter().copied());
+        stage.sess(&[], unknown).fails(3, "Session not found: nothing-like-it");
+        let other = ["--session", "agent:alpha:main"].into_iter().chain(command.iter().copied());
+        stage.sess(&[("SESS_SESSION", "s9")], other).fails(8, "leave out --session");
+    }
+    assert_eq!(stage.runs(&[]).len(), before);
 }
 
 #[test]
@@ -385,6 +433,14 @@ fn a_task_is_spawned_with_its_files_and_waited_for() {
         stage.sess(&[], ["wait", spawned["runId"].as_str().expect("an id"), "--timeout", "60", "--json"]);
     let waited: Value = serde_json::from_str(&waited.stdout).expect("JSON");
     assert_eq!((&waited["state"], &waited["result"]), (&json!("done"), &json!("It says 42.")));
+    assert_eq!(waited["runId"], spawned["runId"]);
+    // A run's fields are written as those of the answers beside it.
+    let once_more = stage.sess(&[], ["spawn", "--agent", "child", "--json", "--wait", "60", "once", "more"]);
+    let once_more: Value = serde_json::from_str(&once_more.stdout).expect("JSON");
+    for data in [&waited, &stage.runs(&[])[0], &once_more, &once_more["run"]] {
+        let mut names = data.as_object().expect("an object").keys();
+        assert!(names.all(|name| name == "schema_version" || !name.contains('_')), "{data}");
+    }
     let shown = stage.world.ok(["runs", "--tree"]);
     assert!(shown.contains("STATE") && shown.contains("done") && shown.contains("sum"), "{shown}");
 }

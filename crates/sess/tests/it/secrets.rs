@@ -92,7 +92,7 @@ fn no_command_shows_a_secret_and_no_agent_gets_it_unmasked() {
     add(&["tool", "call", "sessions_list", "{\"messageLimit\": 20}"]);
     for run in &runs {
         let (id, session) =
-            (run["run_id"].as_str().expect("an id"), run["session_id"].as_str().expect("an id"));
+            (run["runId"].as_str().expect("an id"), run["sessionId"].as_str().expect("an id"));
         add(&["wait", id]);
         add(&["wait", id, "--json"]);
         add(&["history", session, "--tools"]);

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use sess_core::message::{Block, Role};
+use sess_core::{
+    key::MalformedKey,
+    message::{Block, Role},
+};
 
 use super::*;
 
@@ -145,7 +148,8 @@ fn a_session_that_is_not_one_is_refused_by_its_line() {
 
     let with = |fields: &str| SESSION.replace('}', &format!(",{fields}}}"));
     check_session(&SESSION.replace("s1", "../s1"), r#"line 1: invalid session ID: "../s1""#);
-    check_session(&with(r#""key":"main""#), r#"line 1: malformed session key "main""#);
+    let malformed = MalformedKey("main".to_owned());
+    check_session(&with(r#""key":"main""#), &format!("line 1: {malformed}"));
     check_session(&with(r#""parentKey":5"#), r#"line 1: "parentKey" is a number, expected a string"#);
     check_session(&with(r#""title":["x"]"#), r#"line 1: "title" is an array, expected a string"#);
     check_session(&with(r#""starred":1"#), r#"line 1: "starred" is a number, expected true or false"#);

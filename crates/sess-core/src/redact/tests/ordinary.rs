@@ -130,4 +130,12 @@ pub(super) const LINES: &[&str] = &[
     "-----BEGIN CERTIFICATE-----",
     "hf_hub_download(repo_id=\"gpt2\", filename=\"config.json\")",
     "monkey=banana12345 keyboard=us105 turkey: 2kg",
+    "os.environ[\"API_KEY\"] = api_key",
+    "os.environ['API_KEY'] = os.environ['OTHER_KEY']",
+    "process.env.API_KEY = \"\";",
+    "process.env.API_KEY ?? \"none\"",
+    "if os.environ['API_KEY'] == 'q1w2e3r4t5':",
+    "params[\"page_token\"] = \"q1w2e3r4t5\"",
+    "row[\"token\"] = \"name\"",
+    "keys = [\"token\"] = load()",
 ];

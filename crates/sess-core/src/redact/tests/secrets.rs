@@ -166,4 +166,13 @@ pub(super) const FORMS: &[(&str, &str)] = &[
         "https://oauth2:a1b2c3d4e5f6a7b8c9d0@gitlab.com/a/b.git",
         "https://oauth2:a1b2c3…c9d0@gitlab.com/a/b.git",
     ),
+    // Assignments to a part of a map.
+    ("os.environ['API_KEY'] = 'q1w2e3r4t5'", "os.environ['API_KEY'] = '***'"),
+    ("os.environ[\"DB_PASSWORD\"]=\"hunter\"", "os.environ[\"DB_PASSWORD\"]=\"***\""),
+    ("process.env.API_KEY = \"letmein\";", "process.env.API_KEY = \"***\";"),
+    ("process.env['API_KEY'] = 'q1w2e3r4t5y6u7i8o9p0';", "process.env['API_KEY'] = 'q1w2e3…o9p0';"),
+    ("ENV[\"GITHUB_TOKEN\"] = \"letmein\"", "ENV[\"GITHUB_TOKEN\"] = \"***\""),
+    ("$_ENV['API_TOKEN'] = 'letmein';", "$_ENV['API_TOKEN'] = '***';"),
+    ("config[\"api_key\"] = \"q1w2e3r4t5\"", "config[\"api_key\"] = \"***\""),
+    ("settings['db']['password'] = 'hunter2'", "settings['db']['password'] = '***'"),
 ];
