@@ -26,12 +26,17 @@ const WALLS: &[Wall] = &[
     Wall { name: "sess-core", uses: &[], tests_use: &[] },
     Wall { name: "sess-store", uses: &["sess-core"], tests_use: &[] },
     Wall { name: "sess-agent", uses: &["sess-core"], tests_use: &["stub-models"] },
-    Wall { name: "sess-app", uses: &["sess-core", "sess-store", "sess-agent"], tests_use: &["stub-models"] },
-    Wall { name: "sess-server", uses: &["sess-core", "sess-app"], tests_use: &[] },
+    Wall { name: "sess-protocol", uses: &[], tests_use: &[] },
+    Wall {
+        name: "sess-app",
+        uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent"],
+        tests_use: &["stub-models"],
+    },
+    Wall { name: "sess-server", uses: &["sess-core", "sess-protocol", "sess-app"], tests_use: &[] },
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {
         name: "sess",
-        uses: &["sess-core", "sess-app", "sess-server", "sess-agent"],
+        uses: &["sess-core", "sess-protocol", "sess-app", "sess-server", "sess-agent"],
         tests_use: &["sess-store", "stub-models"],
     },
     // It stands in for the world outside, so it knows nothing of ours.

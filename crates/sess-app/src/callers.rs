@@ -23,6 +23,8 @@ pub struct Caller {
     pub agent: AgentId,
     /// Whether it is confined at all, whatever its session tools may show.
     pub is_sandboxed: bool,
+    /// Only sessions of this agent are there for it: a program that was given no more.
+    pub only: Option<AgentId>,
     /// The run in which it calls, when a node of ours executes it.
     pub run: Option<Box<Run>>,
     /// The name the client gave itself.
@@ -72,6 +74,7 @@ impl App {
             confinement: Confinement::Free,
             agent,
             is_sandboxed: false,
+            only: None,
             run: None,
             client: signals.client_name.clone(),
             gone: CancellationToken::new(),
@@ -224,7 +227,8 @@ impl App {
         };
         let confinement = self.confined(caller, own.as_ref()).await?.tools;
         let key = own.as_ref().map(|own| &own.key);
-        let viewer = Viewer { standing: caller.standing, key, confinement };
+        let only = caller.only.as_ref();
+        let viewer = Viewer { standing: caller.standing, only, key, confinement };
         Ok(context_scope(&viewer, self.settings().context_visibility))
     }
 

@@ -73,10 +73,13 @@ impl App {
 
     /// Tells whether a session's events are for this caller: its own are, and those it may read.
     async fn may_follow(&self, caller: &Caller, scope: &Scope, id: &SessionId) -> Result<bool> {
-        if caller.standing == Standing::Owner {
+        if *scope == Scope::All && caller.standing == Standing::Owner {
             return Ok(true);
         }
         let Some(session) = self.stored_session(id).await? else { return Ok(false) };
+        if caller.standing == Standing::Owner {
+            return self.is_inside(scope, &session).await;
+        }
         Ok(self.named_session(caller).await?.id == *id || self.is_inside(scope, &session).await?)
     }
 

@@ -235,7 +235,7 @@ impl App {
         session: &Session,
         review: ReviewPlan,
     ) -> Result<PlanAnswer> {
-        if !policy::may_review(caller.standing, review.verdict) {
+        if caller.only.is_some() || !policy::may_review(caller.standing, review.verdict) {
             return Err(Error::Denied(
                 "a plan is reviewed by a person: an agent cannot approve it or request changes".to_owned(),
             ));

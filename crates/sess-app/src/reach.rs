@@ -33,6 +33,8 @@ pub(crate) struct Outlook {
     pub(crate) own: Option<NewSession>,
     pub(crate) configured: Arc<Configured>,
     standing: Standing,
+    /// Only sessions of this agent are there for it.
+    pub(crate) only: Option<AgentId>,
     confinement: Confinement,
     /// Whether it is confined at all, whatever its session tools may show.
     pub(crate) is_sandboxed: bool,
@@ -61,12 +63,13 @@ impl App {
     pub(crate) async fn outlook(&self, caller: &Caller) -> Result<Outlook> {
         let own = self.present(caller).await?;
         let configured = self.configured()?;
+        let only = caller.only.clone();
         let agent = match &own {
             Some(own) => own.key.agent().unwrap_or_else(|| caller.agent.clone()),
-            None => configured.entry(),
+            None => only.clone().unwrap_or_else(|| configured.entry()),
         };
         let Confined { tools: confinement, is_sandboxed } = self.confined(caller, own.as_ref()).await?;
-        Ok(Outlook { own, configured, standing: caller.standing, confinement, is_sandboxed, agent })
+        Ok(Outlook { own, configured, standing: caller.standing, only, confinement, is_sandboxed, agent })
     }
 
     pub(crate) async fn reach_from(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Reached> {
@@ -93,7 +96,11 @@ impl App {
             }
             Given::Id(id) => match self.stored_session(&id).await {
                 // Whose a damaged session is cannot be told, so only the owner hears of it.
-                Err(Error::Store(sess_store::Error::Damaged(_))) if outlook.own.is_some() => Err(not_found()),
+                Err(Error::Store(sess_store::Error::Damaged(_)))
+                    if outlook.own.is_some() || outlook.only.is_some() =>
+                {
+                    Err(not_found())
+                }
                 Err(error) => Err(error),
                 Ok(Some(session)) => {
                     let newest = self.newest(&session.key).await?;
@@ -170,8 +177,14 @@ impl App {
 
     /// Returns what a list may show: exactly the sessions that [`policy::reach`] admits.
     pub(crate) async fn circle(&self, outlook: &Outlook) -> Result<Circle> {
-        let Some(own) = &outlook.own else { return Ok(Circle::Everything) };
-        let own = own.key.clone();
+        let own = match (&outlook.own, &outlook.only) {
+            (Some(own), _) => own.key.clone(),
+            (None, None) => return Ok(Circle::Everything),
+            (None, Some(only)) => {
+                let (own, agents) = (SessionKey::main(only), vec![only.clone()]);
+                return Ok(Circle::Agents { own, agents, agentless: false });
+            }
+        };
         let rules = &outlook.configured.rules;
         let agent = own.agent();
         Ok(match rules.visibility_of(outlook.confinement) {
@@ -220,7 +233,7 @@ impl App {
 impl Outlook {
     fn viewer(&self) -> Viewer<'_> {
         let key = self.own.as_ref().map(|own| &own.key);
-        Viewer { standing: self.standing, key, confinement: self.confinement }
+        Viewer { standing: self.standing, only: self.only.as_ref(), key, confinement: self.confinement }
     }
 
     /// Reads what was given: `main` and `current` are names, the rest is a key or an id.

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
 use sess_core::{
     RunId, SessionId, SessionKey, Timestamp,
     policy::{Standing, Verb},
     run::{Delivery, Errand, Run, RunState},
     session::Spent,
 };
+
+use sess_protocol::runs as wire;
 
 use crate::{
     App, Caller, Error, Redaction, Result,
@@ -39,49 +40,65 @@ pub struct ListRuns {
 }
 
 /// One run. What is not known is absent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunRow {
     pub run_id: RunId,
     pub session_id: SessionId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     pub agent: String,
     pub state: RunState,
     /// What it is for, as [`Errand::as_str`] says it.
     pub errand: &'static str,
     /// What whoever spawned it calls it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The session whose words it answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<SessionKey>,
     /// How far its message has come.
     pub delivery: Delivery,
-    /// Milliseconds, like the times below.
     pub queued_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cancelled: bool,
     pub tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// With those of everything that it led to; only in a tree.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total_cost: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub root: RunId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
     /// How deep it stands in a tree.
     pub depth: usize,
+}
+
+impl From<RunRow> for wire::RunRow {
+    fn from(row: RunRow) -> Self {
+        Self {
+            run_id: row.run_id.to_string(),
+            session_id: row.session_id.to_string(),
+            session_key: row.session_key.map(|key| key.to_string()),
+            agent: row.agent,
+            state: row.state.as_str().to_owned(),
+            errand: row.errand.to_owned(),
+            label: row.label,
+            from: row.from.map(|key| key.to_string()),
+            delivery: row.delivery.as_str().to_owned(),
+            queued_at: row.queued_at.as_millis(),
+            started_at: row.started_at.map(Timestamp::as_millis),
+            ended_at: row.ended_at.map(Timestamp::as_millis),
+            is_cancelled: row.is_cancelled,
+            tokens: row.tokens,
+            cost: row.cost,
+            total_tokens: row.total_tokens,
+            total_cost: row.total_cost,
+            result: row.result,
+            error: row.error,
+            root: row.root.to_string(),
+            parent: row.parent.map(|run| run.to_string()),
+            depth: row.depth,
+        }
+    }
 }
 
 impl App {
@@ -219,9 +236,9 @@ impl App {
 
     /// Returns what this caller sees of runs; its session is stored then.
     async fn sight(&self, caller: &Caller, redaction: Redaction) -> Result<Sight> {
-        let outlook = match caller.standing {
-            Standing::Owner => None,
-            Standing::Agent => Some(self.outlook(caller).await?),
+        let outlook = match (caller.standing, &caller.only) {
+            (Standing::Owner, None) => None,
+            (Standing::Owner, Some(_)) | (Standing::Agent, _) => Some(self.outlook(caller).await?),
         };
         Ok(Sight { outlook, redaction: allowed(caller, redaction), known: HashMap::new() })
     }

@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Duration};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
-    MessageId, RunId,
+    MessageId, RunId, SessionKey,
     exchange::words,
     message::{Body, Provenance, Role},
     policy::Verb,
@@ -13,6 +13,7 @@ use sess_core::{
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
+use sess_protocol::sessions::SendAnswer;
 use sess_store::{Cap, Full, NewMessage, NewRun, Process, SessionPatch, Store};
 use tokio::time::Instant;
 
@@ -49,23 +50,6 @@ pub struct SendMessage {
     pub idempotency_key: Option<String>,
     /// Of the reply.
     pub redaction: Redaction,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SendAnswer {
-    pub run_id: String,
-    /// `accepted`, `ok`, `timeout` or `error`.
-    pub status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reply: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    pub session_key: String,
-    /// `queued`, `delivered` or `replied`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub delivery: Option<Delivery>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -318,8 +302,16 @@ impl App {
                 (Errand::Send(send), own.key.as_str())
             }
             None => {
-                body.provenance = Some(Provenance::ExternalUser);
-                (Errand::Message, "owner")
+                body.provenance = Some(match &outlook.only {
+                    None => Provenance::ExternalUser,
+                    // A program that acts for an agent: these are not the person's words.
+                    Some(agent) => Provenance::InterSession {
+                        source_session_key: SessionKey::main(agent),
+                        source_channel: None,
+                        source_tool: Some("gateway".to_owned()),
+                    },
+                });
+                (Errand::Message, outlook.only.as_ref().map_or("owner", |agent| agent.as_str()))
             }
         };
         body.run_id = Some(id.to_string());
@@ -395,14 +387,14 @@ fn channel(own: &NewSession) -> sess_core::session::Channel {
 fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: Option<String>) -> SendAnswer {
     let mut answer = SendAnswer {
         run_id: run.id.to_string(),
-        status: "ok",
+        status: "ok".to_owned(),
         reply: None,
         error,
         session_key,
-        delivery: Some(run.delivery()),
+        delivery: Some(run.delivery().as_str().to_owned()),
     };
     if let Some(status) = status {
-        return SendAnswer { status, ..answer };
+        return SendAnswer { status: status.to_owned(), ..answer };
     }
     let why = match run.state {
         RunState::Done => {
@@ -416,7 +408,7 @@ fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: O
         RunState::Failed | RunState::Queued | RunState::Running => "the run failed",
     };
     let error = run.error.as_deref().unwrap_or(why).to_owned();
-    SendAnswer { status: "error", error: Some(error), delivery: None, ..answer }
+    SendAnswer { status: "error".to_owned(), error: Some(error), delivery: None, ..answer }
 }
 
 /// Returns where a run that a caller asks for comes from, unless too many messages led to it.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    SessionKey,
+    AgentId, SessionKey,
     plan::Verdict,
     rules::{SessionRules, Visibility},
     session::Session,
@@ -13,6 +13,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Viewer<'a> {
     pub standing: Standing,
+    /// Only sessions of this agent are there for it.
+    pub only: Option<&'a AgentId>,
     /// The key of the asking session, when it has one.
     pub key: Option<&'a SessionKey>,
     pub confinement: Confinement,
@@ -48,7 +50,7 @@ pub enum ContextVisibility {
 pub enum Scope {
     All,
     /// Sessions whose key names this agent.
-    Agent(crate::AgentId),
+    Agent(AgentId),
     /// The viewer's own session and what it spawned, at any depth.
     Tree(SessionKey),
     Nothing,
@@ -57,7 +59,7 @@ pub enum Scope {
 /// Returns what the context tools may show this viewer.
 pub fn context_scope(viewer: &Viewer<'_>, visibility: ContextVisibility) -> Scope {
     if viewer.standing == Standing::Owner {
-        return Scope::All;
+        return viewer.only.map_or(Scope::All, |agent| Scope::Agent(agent.clone()));
     }
     match (viewer.confinement, visibility, viewer.key) {
         (Confinement::Sandboxed, _, Some(key)) => Scope::Tree(key.clone()),
@@ -102,6 +104,8 @@ pub enum OutOfReach {
     Disabled(Verb),
     /// They are, but not these two agents.
     Denied,
+    /// The program was given the sessions of one agent only.
+    Fenced,
 }
 
 impl std::error::Error for OutOfReach {}
@@ -138,6 +142,7 @@ impl fmt::Display for OutOfReach {
                  access.",
             ),
             Self::Denied => f.write_str("Agent-to-agent messaging denied by tools.agentToAgent.allow."),
+            Self::Fenced => f.write_str("this token is for the sessions of one agent, and this is none of them"),
         }
     }
 }
@@ -154,7 +159,8 @@ pub fn reach(
     rules: &SessionRules,
 ) -> Result<(), OutOfReach> {
     if viewer.standing == Standing::Owner {
-        return Ok(());
+        let is_there = viewer.only.is_none_or(|only| target.agent().as_ref() == Some(only));
+        return if is_there { Ok(()) } else { Err(OutOfReach::Fenced) };
     }
     let visibility = rules.visibility_of(viewer.confinement);
     let Some(own) = viewer.key else { return Err(OutOfReach::Own(verb)) };

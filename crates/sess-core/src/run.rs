@@ -110,6 +110,16 @@ pub enum Delivery {
     Replied,
 }
 
+impl Delivery {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Delivered => "delivered",
+            Self::Replied => "replied",
+        }
+    }
+}
+
 /// Where a run comes from, for limits and for the tree that people look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage {

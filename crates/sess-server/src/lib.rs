@@ -3,6 +3,7 @@
 //! Each door parses what arrives, calls one use case, and renders the answer.
 //! No rule about sessions or plans lives here, and no door sees the store.
 
+pub mod gateway;
 pub mod mcp;
 
 /// Why a door could not open, or closed by itself.

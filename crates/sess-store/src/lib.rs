@@ -18,6 +18,7 @@ mod boot_time;
 mod error;
 mod plan_files;
 mod sqlite;
+mod token_file;
 
 use std::{path::Path, sync::Arc};
 
@@ -37,6 +38,7 @@ pub use error::{Error, Full, Result};
 pub use plan_files::{FileError, LockedDir, PlaceError, PlanFiles, StagedPlan};
 pub use sess_core::run::Process;
 pub use sqlite::{Health, Salvaged, health, salvage};
+pub use token_file::owner_token;
 
 /// Opens the store in `dir`, and makes it there when there is none.
 pub fn open(dir: &Path) -> Result<Arc<dyn Store>> {
@@ -410,6 +412,10 @@ pub enum TokenKind {
     Login,
     /// For an MCP host that can be given nothing but an address.
     Address,
+}
+
+impl TokenKind {
+    pub const ALL: [Self; 4] = [Self::Bearer, Self::Cookie, Self::Login, Self::Address];
 }
 
 /// A run before it is queued.

@@ -174,6 +174,7 @@ async fn no_secret_leaves_a_session_on_any_way() {
         for as_tree in [false, true] {
             let ask = ListRuns { limit: Some(1_000), as_tree, ..ListRuns::default() };
             let rows = world.app.runs(&as_c, &ask).await.expect("rows");
+            let rows: Vec<sess_protocol::runs::RunRow> = rows.into_iter().map(Into::into).collect();
             check_json("the runs", &serde_json::to_value(rows).expect("JSON"), &shown);
         }
         let ask = ReadEvents { limit: 10_000, ..ReadEvents::default() };

@@ -9,6 +9,7 @@ use crate::rules::AgentToAgent;
 fn check(who: &str, visibility: ContextVisibility, scope: &str) {
     let key: SessionKey = "agent:claude:chat:1".parse().expect("a key");
     let viewer = Viewer {
+        only: None,
         standing: if who == "owner" { Standing::Owner } else { Standing::Agent },
         key: (who != "agent without session").then_some(&key),
         confinement: if who == "sandboxed" { Confinement::Sandboxed } else { Confinement::Free },
@@ -47,7 +48,7 @@ fn check_reach(who: &str, target: &str, rules: &str, verb: Verb, answer: &str) {
     let is_enabled = words.next().is_some();
     let agent_to_agent = AgentToAgent { is_enabled, allow: words.map(str::to_owned).collect() };
     let rules = SessionRules { visibility, agent_to_agent, ..SessionRules::default() };
-    let viewer = Viewer { standing, key: own.as_ref(), confinement };
+    let viewer = Viewer { standing, only: None, key: own.as_ref(), confinement };
     let told = match reach(&viewer, &target.parse().expect(target), is_below, verb, &rules) {
         Ok(()) => "yes".to_owned(),
         Err(refusal) => refusal.to_string(),
@@ -101,7 +102,7 @@ fn the_whole_table_of_session_visibility() {
 
 #[test]
 fn an_agent_that_is_no_session_reaches_nothing() {
-    let viewer = Viewer { standing: Standing::Agent, key: None, confinement: Confinement::Free };
+    let viewer = Viewer { standing: Standing::Agent, only: None, key: None, confinement: Confinement::Free };
     let rules = SessionRules {
         visibility: Visibility::All,
         agent_to_agent: AgentToAgent { is_enabled: true, allow: Vec::new() },
@@ -127,7 +128,7 @@ proptest! {
         let admits = |visibility, confinement| {
             let agent_to_agent = AgentToAgent { is_enabled, allow: allow.clone() };
             let rules = SessionRules { visibility, agent_to_agent, ..SessionRules::default() };
-            let viewer = Viewer { standing: Standing::Agent, key: Some(&own), confinement };
+            let viewer = Viewer { standing: Standing::Agent, only: None, key: Some(&own), confinement };
             let answers = [Verb::Send, Verb::History, Verb::Status]
                 .map(|verb| reach(&viewer, &target, is_below, verb, &rules).is_ok());
             assert!(answers.iter().all(|answer| *answer == answers[0]), "a verb sees more than another");

@@ -104,10 +104,9 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
     Ok(TokenRecord {
         id: row.get(0)?,
         hash: row.get(1)?,
-        kind: KINDS
+        kind: TokenKind::ALL
             .into_iter()
-            .find(|(_, name)| *name == kind)
-            .map(|(kind, _)| kind)
+            .find(|known| kind_text(*known) == kind)
             .ok_or_else(|| damaged(2, "kind"))?,
         scopes: row.get(3)?,
         agent: text(4)?.map(|agent| agent.parse()).transpose().map_err(|_| damaged(4, "agent"))?,
@@ -119,13 +118,11 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
     })
 }
 
-const KINDS: [(TokenKind, &str); 4] = [
-    (TokenKind::Bearer, "bearer"),
-    (TokenKind::Cookie, "cookie"),
-    (TokenKind::Login, "login"),
-    (TokenKind::Address, "address"),
-];
-
 fn kind_text(kind: TokenKind) -> &'static str {
-    KINDS.into_iter().find(|(known, _)| *known == kind).map_or("", |(_, name)| name)
+    match kind {
+        TokenKind::Bearer => "bearer",
+        TokenKind::Cookie => "cookie",
+        TokenKind::Login => "login",
+        TokenKind::Address => "address",
+    }
 }

@@ -3,9 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use console::{Style, Term};
-use serde_json::{Map, Value, json};
 use sess_app::{ListRuns, RunRow};
 use sess_core::{Timestamp, run::RunState};
+use sess_protocol::runs as wire;
 
 use super::{Context, send::short, wait};
 use crate::{
@@ -37,8 +37,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Runs) -> anyhow:
     }
     let rows = context.app.runs(&context.caller, &ask).await?;
     if output.json {
-        let rows = rows.iter().map(data).collect::<anyhow::Result<Vec<_>>>()?;
-        return output.data(&json!({ "runs": rows }));
+        return output.data(&wire::Runs { runs: rows.into_iter().map(wire::RunRow::from).collect() });
     }
     if rows.is_empty() {
         output.say("no runs yet; `sess run`, `sess send` and `sess spawn` begin some");
@@ -99,7 +98,7 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
                 continue;
             }
             if output.json {
-                output.data_line(&data(&row)?)?;
+                output.data_line(&wire::RunRow::from(row))?;
             } else {
                 output.line(&one_line(&format!(
                     "{} {} {} {}",
@@ -115,22 +114,6 @@ async fn changes(context: &Context, output: &Output, ask: &ListRuns) -> anyhow::
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
     }
-}
-
-/// Returns a run as `--json` prints it: its fields are written as in the answers of the session tools.
-pub fn data(row: &RunRow) -> anyhow::Result<Value> {
-    let fields: Map<String, Value> = serde_json::from_value(serde_json::to_value(row)?)?;
-    Ok(fields.into_iter().map(|(name, value)| (camel_case(&name), value)).collect())
-}
-
-fn camel_case(name: &str) -> String {
-    let mut written = String::with_capacity(name.len());
-    for (n, word) in name.split('_').enumerate() {
-        let (first, rest) = word.split_at(word.len().min(1));
-        written.push_str(&if n == 0 { first.to_owned() } else { first.to_ascii_uppercase() });
-        written.push_str(rest);
-    }
-    written
 }
 
 /// Returns the table, ready to be printed.

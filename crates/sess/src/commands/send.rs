@@ -50,7 +50,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         }
     };
     begun.replace(Ok(()))?;
-    let code = match answer.status {
+    let code = match answer.status.as_str() {
         "ok" | "accepted" => 0,
         "timeout" => TIMED_OUT,
         _ => 1,
@@ -60,7 +60,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
         return Ok(ExitCode::from(code));
     }
     let short = short(&answer.run_id);
-    match answer.status {
+    match answer.status.as_str() {
         "ok" => match answer.reply.as_deref().map(str::trim_end).filter(|reply| !reply.is_empty()) {
             Some(reply) => output.foreign(&format!("{reply}\n"))?,
             None => output.say("(no reply: the agent had nothing to say)"),
@@ -71,10 +71,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Send) -> anyhow:
                 .say(&format!("queued for {}; `sess wait {short}` waits for the reply", answer.session_key));
         }
         "timeout" => {
-            let delivery = answer.delivery.map(|delivery| match delivery {
-                sess_core::run::Delivery::Queued => "it is queued",
-                sess_core::run::Delivery::Delivered => "it was delivered",
-                sess_core::run::Delivery::Replied => "it was answered",
+            let delivery = answer.delivery.as_deref().map(|delivery| match delivery {
+                "delivered" => "it was delivered",
+                "replied" => "it was answered",
+                _ => "it is queued",
             });
             output.say(&format!(
                 "no reply from {} within {} s: {}, and goes on without you",

@@ -4,11 +4,11 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sess_app::{Attachment, SpawnTask};
+use sess_protocol::runs as wire;
 
 use super::{
     Context, node,
     run::message_of,
-    runs,
     send::short,
     wait::{self, until_end},
 };
@@ -64,7 +64,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Spawn) -> anyhow
     if output.json {
         let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
         let mut data = serde_json::to_value(&answer)?;
-        data["run"] = runs::data(&row)?;
+        data["run"] = serde_json::to_value(wire::RunRow::from(row))?;
         output.data(&data)?;
         return Ok(wait::exit_code(&run));
     }

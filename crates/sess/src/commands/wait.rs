@@ -7,11 +7,11 @@ use sess_core::{
     exchange::is_control_word,
     run::{Run, RunState},
 };
+use sess_protocol::runs as wire;
 
 use super::{
     Context, node,
     run::exec,
-    runs,
     send::{TIMED_OUT, short},
 };
 use crate::{cli, output::Output};
@@ -30,7 +30,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow:
     };
     if output.json {
         let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
-        output.data(&runs::data(&row)?)?;
+        output.data(&wire::RunRow::from(row))?;
         return Ok(exit_code(&run));
     }
     show(output, &run)
@@ -45,7 +45,7 @@ pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> an
     let run = context.app.cancel(&context.caller, &before.id, context.redaction).await?;
     if output.json {
         let row = context.app.run_row(&context.caller, &run, context.redaction).await?;
-        return output.data(&runs::data(&row)?);
+        return output.data(&wire::RunRow::from(row));
     }
     let id = short(run.id.as_str());
     output.say(&match run.state {
