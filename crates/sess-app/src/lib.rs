@@ -5,6 +5,7 @@
 
 pub mod agents;
 mod callers;
+mod chats;
 mod configured;
 mod context;
 mod error;
@@ -13,6 +14,7 @@ mod follow_ups;
 mod following;
 mod history;
 mod imports;
+mod managing;
 mod plans;
 mod reach;
 mod requests;
@@ -42,6 +44,7 @@ use sess_store::{PlanFiles, Store};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use callers::{Caller, Whoami};
+pub use chats::{Chat, ChatFile, ChatTo, Chatted, Through};
 pub use configured::{ConfigSource, Configured};
 pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
 pub use error::{Error, Kind, Result};
@@ -49,6 +52,7 @@ pub use events::{Event, EventPage, ReadEvents};
 pub use following::{Happened, SeenMessage, TranscriptPage, What};
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
+pub use managing::PatchSession;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use rows::ListRows;
