@@ -25,6 +25,7 @@ mod search;
 mod sending;
 mod sessions;
 mod spawning;
+mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
@@ -64,6 +65,7 @@ pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
+pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
 
 /// How long a process that ends waits for the sweep.
