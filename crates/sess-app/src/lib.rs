@@ -225,6 +225,11 @@ impl App {
         self.inner.files.as_ref().ok_or_else(none)
     }
 
+    /// Returns what the clock says.
+    pub fn time(&self) -> Timestamp {
+        self.now()
+    }
+
     fn now(&self) -> Timestamp {
         (self.inner.settings.now)()
     }

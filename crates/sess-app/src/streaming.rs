@@ -74,7 +74,9 @@ impl StreamedText {
 fn whole_lines(text: &str) -> usize {
     let end = text.rfind('\n').map_or(0, |at| at + 1);
     match text.rfind(KEY_BEGINS) {
-        Some(key) if key < end && !text[key..end].contains(KEY_ENDS) => text[..key].rfind('\n').map_or(0, |at| at + 1),
+        Some(key) if key < end && !text[key..end].contains(KEY_ENDS) => {
+            text[..key].rfind('\n').map_or(0, |at| at + 1)
+        }
         _ => end,
     }
 }
@@ -107,7 +109,10 @@ mod tests {
 
     #[test]
     fn what_is_streamed_is_what_would_be_shown_at_once() {
-        let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----\n", "MIIEow".repeat(30));
+        let key = format!(
+            "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----\n",
+            "MIIEow".repeat(30)
+        );
         for text in [
             "plain words in one line",
             "two lines\nof words, and ünïcödé\u{3000}spaces",

@@ -103,7 +103,8 @@ fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
             && has(header::UPGRADE, "websocket")
             && has(header::SEC_WEBSOCKET_VERSION, "13")
     });
-    let key = key.ok_or_else(|| Problem::invalid("this address speaks WebSocket, version 13, and nothing else"))?;
+    let key =
+        key.ok_or_else(|| Problem::invalid("this address speaks WebSocket, version 13, and nothing else"))?;
     HeaderValue::try_from(derive_accept_key(key.as_bytes()))
         .map_err(|_| Problem::invalid("Sec-WebSocket-Key is no key"))
 }
@@ -269,7 +270,8 @@ async fn leave(mut socket: Socket, code: CloseCode, reason: &str) {
 }
 
 fn error_frame(id: String, problem: &Problem) -> String {
-    let retry = problem.retry_after_seconds.map(|seconds| serde_json::json!({ "retryAfterSeconds": seconds }));
+    let retry =
+        problem.retry_after_seconds.map(|seconds| serde_json::json!({ "retryAfterSeconds": seconds }));
     let error = FrameError { code: problem.kind, message: problem.message.clone(), details: retry };
     let frame = ResponseFrame { r#type: ResponseType::Res, id, ok: false, payload: None, error: Some(error) };
     serde_json::to_string(&frame).expect("texts are JSON")

@@ -161,7 +161,7 @@ impl Connection {
             tracing::debug!("a WebSocket's client is gone without a word");
             return Err(Refusal::Gone);
         }
-        let at = sess_core::Timestamp::as_millis(self.state.app.time());
+        let at = self.state.app.time().as_millis();
         self.write(Out::Event(Event::new("tick", &Tick { at }))).await?;
         self.send(Message::Ping(Bytes::new())).await
     }
@@ -197,7 +197,8 @@ impl Connection {
             Does::Task(task) => {
                 let Ok(permit) = Arc::clone(&self.in_flight).try_acquire_owned() else {
                     let most = self.state.limits.in_flight;
-                    let text = format!("{most} requests of this connection are not answered yet: wait for one");
+                    let text =
+                        format!("{most} requests of this connection are not answered yet: wait for one");
                     return self.say(error_frame(id, &Problem::new(ErrorType::RateLimited, text))).await;
                 };
                 let ask = Ask {

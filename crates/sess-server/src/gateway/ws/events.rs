@@ -68,12 +68,17 @@ struct Used<'a> {
     usage: Option<&'a RawValue>,
 }
 
+/// Returns a key as it is shown; as it is, when the configuration cannot be read.
+fn shown(app: &App, key: &SessionKey) -> String {
+    app.shown_key(key).unwrap_or_else(|_| key.to_string())
+}
+
 /// Returns the event of a message.
 pub(super) fn message(app: &App, key: &SessionKey, session: &SessionId, message: &Fanned) -> Event {
     let payload = message.frame.get_or_init(|| {
         let used: Option<Used<'_>> = serde_json::from_str(message.json.get()).ok();
         json(&SessionMessage {
-            session_key: &app.shown_key(key),
+            session_key: &shown(app, key),
             session_id: session.as_str(),
             message: &message.json,
             message_seq: message.seq,
@@ -99,7 +104,7 @@ pub(super) async fn changed(app: &App, caller: &Caller, told: &Told) -> Option<E
             },
         };
         json(&SessionsChanged {
-            session_key: app.shown_key(&told.key),
+            session_key: shown(app, &told.key),
             session_id: told.session.to_string(),
             phase,
             session: row,
@@ -127,14 +132,16 @@ fn phase(news: &News) -> Option<Phase> {
             // It waits now, which its row shows.
             What::Run { .. } => Phase::Patched,
             What::Deleted { .. } => Phase::Deleted,
-            What::PlanUpdated { .. } | What::PlanState { .. } | What::Message(_) | What::Damaged => return None,
+            What::PlanUpdated { .. } | What::PlanState { .. } | What::Message(_) | What::Damaged => {
+                return None;
+            }
         },
     })
 }
 
 /// Returns what else is to be told, besides messages and changed sessions.
 pub(super) fn other(app: &App, told: &Told) -> Option<Event> {
-    let (session_key, session_id) = (app.shown_key(&told.key), told.session.to_string());
+    let (session_key, session_id) = (shown(app, &told.key), told.session.to_string());
     match &told.news {
         News::Delta { run, text } => {
             let delta = RunDelta { run_id: run.to_string(), session_key, text: text.clone() };

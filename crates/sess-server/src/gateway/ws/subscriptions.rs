@@ -122,7 +122,9 @@ impl Subscriptions {
         let last_seq = page.last_seq;
         let from = ask.from_seq.unwrap_or(last_seq);
         if from > last_seq {
-            return Err(invalid(format!("fromSeq: {from} is beyond the newest message, which is {last_seq}")));
+            return Err(invalid(format!(
+                "fromSeq: {from} is beyond the newest message, which is {last_seq}"
+            )));
         }
         let most = self.state.limits.subscriptions;
         if !self.sessions.contains_key(&key) && self.sessions.len() >= most {
