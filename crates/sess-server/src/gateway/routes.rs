@@ -24,7 +24,7 @@ use sess_protocol::{
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
 };
 
-use super::{errors::Problem, http, openapi, page, query, query::Query, state::State};
+use super::{errors::Problem, http, openapi, page, query, query::Query, state::State, ws};
 
 /// A request on its way to its handler: where it came from and what it asks for are checked.
 pub(super) struct Call {
@@ -203,7 +203,7 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
             .upload()
             .needs(Scope::Write, |call, access| Box::pin(http::attach(call, access))),
         // It says who it is in its first frame.
-        get("/ws", "The WebSocket.").gives(Gives::Frames).open(|_| not_here()),
+        get("/ws", "The WebSocket.").gives(Gives::Frames).open(ws::open),
     ];
     for method in [Method::POST, Method::GET, Method::DELETE] {
         let mcp = Draft::new(method, "/mcp", "MCP over Streamable HTTP.");

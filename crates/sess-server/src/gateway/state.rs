@@ -7,7 +7,7 @@ use std::{
 };
 
 use sess_app::{Access, App};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     admission::Guesses, attachments::Attachments, cursor::Cursors, hub::Hub, limits::Limits,
@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) metrics: Metrics,
     /// Cancelled when the gateway ends: streams end, nobody waits any longer.
     pub(super) stop: CancellationToken,
+    /// Connections that were handed over to another protocol.
+    pub(super) sockets: TaskTracker,
     /// Tokens that somebody holds something open with. Each is cancelled when it counts no longer.
     held: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -49,6 +51,7 @@ impl State {
             attachments: Attachments::new(limits.attachments_bytes, limits.attachment_for),
             metrics: Metrics::default(),
             stop,
+            sockets: TaskTracker::new(),
             held: Mutex::default(),
             limits,
         }
