@@ -12,7 +12,7 @@ use sess_core::{
 use sess_protocol::tokens::{Scope, TokenRow};
 use sess_store::{TokenKind, TokenRecord};
 
-use crate::{App, Caller, Error, Result, Signals, requests::sha256};
+use crate::{App, Caller, Error, Result, Signals, requests::sha256, sessions::may_manage};
 
 /// How long a one-time link counts.
 pub const LOGIN_CODE_FOR: Duration = Duration::from_secs(60);
@@ -98,6 +98,12 @@ impl App {
         self.store()?;
         let new = self.new_secret();
         Ok(Secret(sess_store::owner_token(self.home()?, new.reveal())?))
+    }
+
+    /// Returns what a caller at the command line may give away: the owner everything, an agent nothing.
+    pub fn owner_access(&self, caller: &Caller) -> Result<Access> {
+        may_manage(caller, "use tokens and open the gateway's page")?;
+        Ok(Access::owner())
     }
 
     /// Works out what a token lets its holder do; `None` for one that does not count.

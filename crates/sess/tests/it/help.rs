@@ -4,9 +4,10 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "demo",
     "mcp",
+    "token",
     "list",
     "read",
     "history",

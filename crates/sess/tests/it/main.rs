@@ -28,6 +28,7 @@ mod sandbox;
 mod secrets;
 mod sessions;
 mod terminal;
+mod tokens;
 mod tools;
 mod transfer;
 mod world;
