@@ -209,14 +209,21 @@ impl App {
 
     /// Returns the caller that somebody with this access is.
     pub fn door_caller(&self, access: &Access, client: Option<&str>) -> Caller {
-        let explicit = access.session.as_ref().map(ToString::to_string);
-        let signals = Signals { explicit, client_name: client.map(str::to_owned), ..Signals::default() };
+        let token_session = access.session.as_ref().map(ToString::to_string);
+        let signals = Signals { token_session, client_name: client.map(str::to_owned), ..Signals::default() };
         let mut caller = self.caller(&signals);
         if access.session.is_none() {
             caller.standing = Standing::Owner;
             caller.only.clone_from(&access.agent);
         }
         caller
+    }
+
+    /// Returns the agent that calls tools over HTTP with this access: the session that its token stands
+    /// for, else what the call says.
+    pub fn agent_caller(&self, access: &Access, said: Signals) -> Caller {
+        let token_session = access.session.as_ref().map(ToString::to_string);
+        self.caller(&Signals { explicit: None, token_session, env: Vec::new(), ..said })
     }
 
     async fn token_of(&self, secret: &str) -> Result<Option<TokenRecord>> {

@@ -60,6 +60,16 @@ pub enum Command {
     /// Serve the tools to an agent over MCP, on standard input and output
     Mcp(Mcp),
 
+    /// Serve sessions over HTTP, WebSocket and MCP, with a web page, and execute the agents' runs
+    ///
+    /// Programs get in with a token (`sess token`), people with `sess open`. It listens on this machine alone
+    /// unless --listen or gateway.listen says otherwise, and then needs TLS. Ctrl-C lets what is under way finish;
+    /// a second one does not.
+    Serve(Serve),
+
+    /// Open the web page, logged in; a gateway is started when none runs on this store
+    Open(Open),
+
     /// Print the token that programs need for the gateway; make and revoke others
     ///
     /// Without a command: your own token, which allows everything. Only for you, never for an agent.
@@ -221,6 +231,44 @@ pub struct Mcp {
     /// Serve only these tools; `sess tool list` lists them
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tools: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen, as address:port; gateway.listen, else 127.0.0.1:4747. Port 0 is any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+
+    /// Listen beyond this machine without TLS: whoever is on the way reads along, tokens included
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// The certificate chain for TLS, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Print a unit that starts this gateway with the machine, instead of serving
+    #[arg(long, value_name = "KIND")]
+    pub print_service: Option<ServiceKind>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ServiceKind {
+    /// For ~/.config/systemd/user/sess.service
+    Systemd,
+    /// For ~/Library/LaunchAgents/dev.intersession.sess.plist
+    Launchd,
+}
+
+#[derive(Debug, Args)]
+pub struct Open {
+    /// Only print the link; it logs in whoever opens it first, within a minute
+    #[arg(long)]
+    pub print: bool,
 }
 
 #[derive(Debug, Subcommand)]

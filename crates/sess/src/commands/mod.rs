@@ -11,6 +11,7 @@ pub mod list;
 pub mod man;
 pub mod mcp;
 pub mod node;
+pub mod open;
 pub mod overview;
 pub mod plan;
 pub mod read;
@@ -19,6 +20,7 @@ pub mod runs;
 pub mod scrub;
 pub mod search;
 pub mod send;
+pub mod serve;
 pub mod spawn;
 pub mod token;
 pub mod tool;
@@ -131,6 +133,8 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Demo) => demo::run(output).await?,
         Some(Command::Run(args)) => return Box::pin(run::run(context, output, args)).await,
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
+        Some(Command::Serve(args)) => return serve::run(context, output, args).await,
+        Some(Command::Open(args)) => open::run(context, output, args).await?,
         Some(Command::Token { command }) => token::run(context, output, command).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
