@@ -147,6 +147,21 @@ impl App {
         Ok(happened)
     }
 
+    /// Returns the next session under the same key: what a follower goes on with.
+    pub async fn session_after(&self, session: &SessionId) -> Result<Option<SessionId>> {
+        Ok(self.store()?.session_after(session).await?)
+    }
+
+    /// Returns a key as it is shown.
+    pub fn shown_key(&self, key: &SessionKey) -> Result<String> {
+        Ok(self.configured()?.shown(key))
+    }
+
+    /// Returns a name for a file that was handed over.
+    pub fn new_file_id(&self) -> String {
+        format!("{:032x}", self.random())
+    }
+
     /// Returns the key of a session, also of one that was replaced by a newer one under the same key.
     pub async fn key_of(&self, session: &SessionId) -> Result<Option<SessionKey>> {
         Ok(self.stored_session(session).await?.map(|session| session.key))

@@ -12,22 +12,26 @@ use sess_core::{
     SessionId, Timestamp,
     identity::Claim,
     plan::{self, State, Verdict},
-    policy::{self, Standing},
+    policy::{self, Standing, Verb},
     reference::ReferenceError,
     session::{NewSession, Session},
 };
+use sess_protocol::plans::{PlanView, RevisionRow};
 use sess_store::{
     FileError, LockedDir, PlaceError, Plan, PlanChange, PlanWrite, RequestKey, SessionFilter, SessionPatch,
     Store,
 };
 
-use crate::{App, Caller, Error, Kind, Result, requests::check_key, transfer::fnv1a};
+use crate::{App, Caller, Error, Kind, Result, context::plain, requests::check_key, transfer::fnv1a};
 
 /// Who a change that another program made to a plan file is attributed to.
 const EXTERNAL: &str = "external";
 
 /// How often a decision is made again because the plan changed meanwhile.
 const TRIES_MAX: usize = 20;
+
+/// How many revisions are shown of a plan.
+const REVISIONS_SHOWN_MAX: usize = 1_000;
 
 /// How long a temporary file may stand before the sweep takes it for abandoned.
 const TEMPORARY_DAYS_MAX: u32 = 1;
@@ -250,6 +254,57 @@ impl App {
         let by = author(caller, &session.clone().into());
         self.change_state(&*store, &session.id, &plan, to, &by, review.note).await?;
         self.answer(&session.id, plan.revision, to, current.plan.bytes)
+    }
+
+    /// Returns the plan of a session that the caller reaches, or one of its revisions.
+    pub async fn plan_view(&self, caller: &Caller, given: &str, revision: Option<u64>) -> Result<PlanView> {
+        let (key, session) = self.planned(caller, given, Verb::History).await?;
+        // What the file says now becomes a revision first.
+        let current = self.plan_of(&session).await?;
+        let text = match revision.filter(|revision| *revision != current.plan.revision) {
+            None => current,
+            Some(revision) => self.plan_revision(&session, revision).await?,
+        };
+        let log = self.plan_log(&session, REVISIONS_SHOWN_MAX).await?;
+        let revisions = log.into_iter().map(|entry| RevisionRow {
+            revision: entry.revision,
+            agent: entry.agent,
+            at: entry.at,
+            size_bytes: entry.bytes,
+        });
+        Ok(PlanView {
+            session_key: key,
+            session_id: session.id.to_string(),
+            revision: text.plan.revision,
+            state: text.plan.state,
+            content: plain(&text.content),
+            revisions: revisions.collect(),
+        })
+    }
+
+    /// Writes the plan of a session that the caller reaches.
+    pub async fn write_plan_of(&self, caller: &Caller, given: &str, write: WritePlan) -> Result<PlanAnswer> {
+        let (_, session) = self.planned(caller, given, Verb::Send).await?;
+        self.write_plan(&self.act_in(caller, &session).await?, write).await
+    }
+
+    /// Reviews the plan of a session that the caller reaches.
+    pub async fn review_plan_of(
+        &self,
+        caller: &Caller,
+        given: &str,
+        review: ReviewPlan,
+    ) -> Result<PlanAnswer> {
+        let (_, session) = self.planned(caller, given, Verb::Send).await?;
+        self.review_plan(caller, &session, review).await
+    }
+
+    /// Returns the session whose plan is meant, and its key as it is shown.
+    async fn planned(&self, caller: &Caller, given: &str, verb: Verb) -> Result<(String, Session)> {
+        let outlook = self.outlook(caller).await?;
+        let reached = self.reach_from(&outlook, given, verb).await?;
+        let session = self.opened(reached).await?;
+        Ok((outlook.configured.shown(&session.key), session))
     }
 
     async fn change_state(

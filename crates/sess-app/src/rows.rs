@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use sess_core::{
-    SessionId, Timestamp,
+    AgentId, SessionId, Timestamp,
     key::{SessionKind, UnknownKind},
+    policy::Verb,
     run::RunState,
     session::{Runner, Sending, Session, ThinkingLevel},
 };
-use sess_protocol::sessions::{DeliveryContext, Row, Rows};
+use sess_protocol::sessions::{AgentInfo, Agents, DeliveryContext, Row, Rows};
 use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
@@ -25,6 +26,8 @@ const LIMIT_MAX: i64 = 200;
 /// The most messages of one row, and their most bytes.
 const MESSAGE_LIMIT_MAX: i64 = 20;
 const MESSAGES_BYTES_MAX: usize = 80 * 1024;
+/// The most bytes that are searched for.
+const SEARCH_BYTES_MAX: usize = 200;
 /// Totals are exact up to here.
 const TOTAL_MAX: u64 = 1_000;
 
@@ -35,6 +38,14 @@ pub struct ListRows {
     pub limit: Option<i64>,
     pub active_minutes: Option<f64>,
     pub message_limit: Option<i64>,
+    /// How many of the most recent are left out.
+    pub offset: u64,
+    /// Only sessions whose title, name, label or key contains this, in any case.
+    pub search: Option<String>,
+    /// Only sessions of this agent.
+    pub agent: Option<String>,
+    /// Whether archived ones are listed as well.
+    pub with_archived: bool,
 }
 
 impl App {
@@ -49,8 +60,26 @@ impl App {
 
         let outlook = self.outlook(caller).await?;
         let store = self.store()?;
-        let reach = Reach { circle: self.circle(&outlook).await?, kinds, active_since };
-        let listed = store.list_within(&reach, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+        let search = ask.search.as_deref().map(str::trim).filter(|search| !search.is_empty());
+        if search.is_some_and(|search| search.len() > SEARCH_BYTES_MAX) {
+            return Err(Error::Invalid(format!("search must be at most {SEARCH_BYTES_MAX} bytes")));
+        }
+        let agent: Option<AgentId> = match &ask.agent {
+            None => None,
+            Some(name) => Some(
+                name.parse().map_err(|_| Error::Invalid(format!("agent: {name:?} is no agent's name")))?,
+            ),
+        };
+        let reach = Reach {
+            circle: self.circle(&outlook).await?,
+            kinds,
+            active_since,
+            agent,
+            search: search.map(str::to_owned),
+            with_archived: ask.with_archived,
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let listed = store.list_within(&reach, ask.offset, limit).await?;
         let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
         let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
         let render = Render { store: &*store, outlook: &outlook, message_limit, home };
@@ -66,6 +95,35 @@ impl App {
             total_is_minimum: counted > TOTAL_MAX,
             sessions,
         })
+    }
+
+    /// Returns the row of one session that the caller reaches, with that many of its last messages.
+    pub async fn session_row(&self, caller: &Caller, given: &str, message_limit: u64) -> Result<Row> {
+        let outlook = self.outlook(caller).await?;
+        let reached = self.reach_from(&outlook, given, Verb::Status).await?;
+        let session = self.opened(reached).await?;
+        let store = self.store()?;
+        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
+        let message_limit = message_limit.min(MESSAGE_LIMIT_MAX.unsigned_abs());
+        let render = Render { store: &*store, outlook: &outlook, message_limit, home };
+        let glances = store.glances(std::slice::from_ref(&session.id)).await?;
+        let glance = glances.into_iter().next();
+        render.row(&session, glance.ok_or_else(|| sess_store::Error::NoSession(session.id.clone()))?).await
+    }
+
+    /// Returns the configured agents whose sessions this caller sees.
+    pub fn configured_agents(&self, caller: &Caller) -> Result<Agents> {
+        let configured = self.configured()?;
+        let Some(team) = &configured.team else { return Ok(Agents { entry: None, agents: Vec::new() }) };
+        let is_seen = |name: &AgentId| caller.only.as_ref().is_none_or(|only| only == name);
+        let seen = team.agents().iter().filter(|agent| is_seen(&agent.name));
+        let agents = seen.map(|agent| AgentInfo {
+            id: agent.name.to_string(),
+            description: agent.description.clone(),
+            model: agent.model.clone(),
+        });
+        let entry = Some(&team.entry().name).filter(|name| is_seen(name)).map(ToString::to_string);
+        Ok(Agents { entry, agents: agents.collect() })
     }
 
     fn minutes_ago(&self, minutes: f64) -> Result<Timestamp> {

@@ -13,7 +13,10 @@ use sess_core::{
     run::{Delivery, Errand, InvalidRunId, Lineage, Run, RunState, Send},
     session::{NewSession, Runner, Sending, Session},
 };
-use sess_protocol::sessions::SendAnswer;
+use sess_protocol::{
+    runs::{WaitStatus, Waited},
+    sessions::SendAnswer,
+};
 use sess_store::{Cap, Full, NewMessage, NewRun, Process, SessionPatch, Store};
 use tokio::time::Instant;
 
@@ -145,6 +148,12 @@ impl App {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let ended = self.watch(&*self.store()?, &run.id, until, caller).await?;
         Ok(shown(ended, allowed(caller, redaction)))
+    }
+
+    /// Waits until a run has ended, at most `timeout`, and says how it stands then.
+    pub async fn outcome(&self, caller: &Caller, run: &RunId, timeout: Duration) -> Result<Waited> {
+        let run = self.wait_for(caller, run, Some(timeout), Redaction::Masked).await?;
+        Ok(waited(&run))
     }
 
     /// Asks a run to stop.
@@ -409,6 +418,21 @@ fn answer(run: &Run, session_key: String, status: Option<&'static str>, error: O
     };
     let error = run.error.as_deref().unwrap_or(why).to_owned();
     SendAnswer { status: "error".to_owned(), error: Some(error), delivery: None, ..answer }
+}
+
+/// Says how a run stands, for somebody who waited for it.
+fn waited(run: &Run) -> Waited {
+    let status = match run.state {
+        RunState::Queued | RunState::Running => WaitStatus::Timeout,
+        RunState::Done => WaitStatus::Ok,
+        RunState::Cancelled | RunState::Aborted => WaitStatus::Aborted,
+        RunState::Failed | RunState::TimedOut => WaitStatus::Error,
+    };
+    let SendAnswer { run_id, reply, error, .. } = match status {
+        WaitStatus::Timeout => answer(run, String::new(), Some("timeout"), None),
+        WaitStatus::Ok | WaitStatus::Error | WaitStatus::Aborted => answer(run, String::new(), None, None),
+    };
+    Waited { run_id, status, reply, error }
 }
 
 /// Returns where a run that a caller asks for comes from, unless too many messages led to it.

@@ -171,8 +171,40 @@ impl App {
     /// Revokes a token by its id: whoever uses it is cut off.
     pub async fn revoke_token(&self, id: &str) -> Result<TokenRow> {
         let revoked = self.store()?.revoke_token(id, self.now()).await?;
-        let none = || Error::NotFound(format!("there is no token {id}; `sess token list` shows them"));
-        revoked.as_ref().map(row).ok_or_else(none)
+        revoked.as_ref().map(row).ok_or_else(|| no_token(id))
+    }
+
+    /// Returns the ids of all tokens that count now.
+    pub async fn counting_tokens(&self) -> Result<Vec<String>> {
+        let known = self.store()?.tokens(usize::MAX).await?;
+        let now = self.now();
+        Ok(known.into_iter().filter(|record| record.counts(now)).map(|record| record.id).collect())
+    }
+
+    /// As [`Self::tokens`], for somebody who sees no token that is wider than their own.
+    pub async fn tokens_for(&self, holder: &Access) -> Result<Vec<TokenRow>> {
+        let known = self.store()?.tokens(TOKENS_LEN_MAX).await?;
+        let is_shown =
+            |record: &&TokenRecord| record.kind != TokenKind::Login && holder.covers(&access(record));
+        Ok(known.iter().filter(is_shown).map(row).collect())
+    }
+
+    /// As [`Self::revoke_token`], for somebody who sees no token that is wider than their own.
+    pub async fn revoke_token_for(&self, holder: &Access, id: &str) -> Result<TokenRow> {
+        if !self.tokens_for(holder).await?.iter().any(|row| row.id == id) {
+            return Err(no_token(id));
+        }
+        self.revoke_token(id).await
+    }
+
+    /// Ends what a page was logged in with.
+    pub async fn log_out(&self, id: &str) -> Result<()> {
+        let records = self.store()?.tokens(usize::MAX).await?;
+        // A page that carries an ordinary token as its cookie does not take it from everybody else.
+        if records.iter().any(|record| record.id == id && record.kind == TokenKind::Cookie) {
+            self.store()?.revoke_token(id, self.now()).await?;
+        }
+        Ok(())
     }
 
     /// Returns a code that logs a page in: once, and within [`LOGIN_CODE_FOR`].
@@ -271,6 +303,10 @@ fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let differ = one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differ) == 0
+}
+
+fn no_token(id: &str) -> Error {
+    Error::NotFound(format!("there is no token {id}; `sess token list` shows them"))
 }
 
 fn access(record: &TokenRecord) -> Access {

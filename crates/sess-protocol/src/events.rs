@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     messages::{Message, Usage},
@@ -73,4 +74,29 @@ pub struct RunDelta {
 pub struct Lagged {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
+}
+
+/// `GET /events`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EventsQuery {
+    /// How many are looked at: 1 to 1,000, 100 when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before; a page without it begins with the oldest event, a stream with what
+    /// happens from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// `1` goes on as a stream of events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<u8>,
+}
+
+/// Events, oldest first; each has a `type` and a `session_id`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventsPage {
+    pub events: Vec<Map<String, Value>>,
+    /// Leads to what comes after these.
+    pub next_cursor: String,
 }

@@ -23,6 +23,8 @@ pub fn schema() -> Value {
     }
     add!(
         errors::ErrorBody,
+        events::EventsPage,
+        events::EventsQuery,
         events::Lagged,
         events::PlanEvent,
         events::RunDelta,
@@ -64,7 +66,12 @@ pub fn schema() -> Value {
         sessions::Rows,
         sessions::SendAnswer,
         sessions::SendBody,
+        sessions::SessionQuery,
+        sessions::UploadQuery,
         sessions::Uploaded,
+        tokens::CreateToken,
+        tokens::CreatedToken,
+        tokens::LoggedIn,
         tokens::Login,
         tokens::Tokens,
     );

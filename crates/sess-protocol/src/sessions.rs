@@ -36,6 +36,15 @@ pub struct ListSessions {
     pub archived: Option<bool>,
 }
 
+/// `GET /sessions/{sessionKey}`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionQuery {
+    /// That many of its last messages: 0 to 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_limit: Option<u32>,
+}
+
 /// Names one session: `sessions.get`, `sessions.preview`, `sessions.delete`, `plans.get`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -201,6 +210,15 @@ pub struct SendAnswer {
     /// `queued`, `delivered` or `replied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<String>,
+}
+
+/// `POST /attachments`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UploadQuery {
+    /// The file's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// `POST /attachments`, with the file as its body: what `chat.send` names.

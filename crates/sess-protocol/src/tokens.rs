@@ -67,3 +67,37 @@ pub struct TokenRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
 }
+
+/// `POST /login`: what the cookie lets the page do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoggedIn {
+    pub scopes: Vec<Scope>,
+    /// Only sessions of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+/// `POST /tokens`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateToken {
+    pub scopes: Vec<Scope>,
+    /// Only sessions of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// It stands for this session: a key or an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// For ever when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u64>,
+}
+
+/// A new token. Its secret is told this once.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CreatedToken {
+    pub secret: String,
+    pub token: TokenRow,
+}

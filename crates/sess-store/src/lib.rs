@@ -66,6 +66,9 @@ pub trait Sessions: Send + Sync {
     /// Returns the transcript that `key` leads to now.
     async fn session_by_key(&self, key: &SessionKey) -> Result<Option<Session>>;
 
+    /// Returns the session that came after this one under the same key; a deleted one has none, and is none.
+    async fn session_after(&self, id: &SessionId) -> Result<Option<SessionId>>;
+
     /// Returns up to `limit` sessions whose id starts with `prefix`.
     async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>>;
 
@@ -83,7 +86,7 @@ pub trait Sessions: Send + Sync {
 
     /// Returns up to `limit` sessions that `reach` admits, sub-sessions included, each key's
     /// newest transcript alone: most recent activity first, ties by key.
-    async fn list_within(&self, reach: &Reach, limit: usize) -> Result<Vec<Session>>;
+    async fn list_within(&self, reach: &Reach, offset: u64, limit: usize) -> Result<Vec<Session>>;
 
     /// Counts up to `most` of them; a larger number comes back as `most`.
     async fn count_within(&self, reach: &Reach, most: u64) -> Result<u64>;
@@ -559,6 +562,26 @@ pub struct Reach {
     pub kinds: Vec<SessionKind>,
     /// Only sessions with activity since then.
     pub active_since: Option<Timestamp>,
+    /// Only sessions of this agent.
+    pub agent: Option<AgentId>,
+    /// Only sessions whose title, name, label or key contains this, in any case of ASCII letters.
+    pub search: Option<String>,
+    /// Archived ones as well.
+    pub with_archived: bool,
+}
+
+impl Reach {
+    /// Returns everything in a circle that is listed.
+    pub fn all(circle: Circle) -> Self {
+        Self {
+            circle,
+            kinds: Vec::new(),
+            active_since: None,
+            agent: None,
+            search: None,
+            with_archived: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,6 +43,7 @@ impl Tool for SessionsList {
             limit: args.limit,
             active_minutes: args.active_minutes,
             message_limit: args.message_limit,
+            ..ListRows::default()
         };
         Ok((String::new(), app.session_rows(caller, &ask).await?))
     }

@@ -35,26 +35,44 @@ impl Cursors {
     }
 
     pub(super) fn seal(&self, session: &SessionId, seq: u64) -> String {
-        let text = format!("{seq}:{session}");
+        self.sealed(&format!("{seq}:{session}"))
+    }
+
+    pub(super) fn open(&self, text: &str) -> Result<Cursor, InvalidCursor> {
+        let text = self.unsealed(text)?;
+        let (seq, session) = text.split_once(':').ok_or(InvalidCursor)?;
+        let seq = seq.parse().map_err(|_| InvalidCursor)?;
+        Ok(Cursor { session: session.parse().map_err(|_| InvalidCursor)?, seq })
+    }
+
+    /// Seals a place in the order of everything.
+    pub(super) fn seal_position(&self, position: u64) -> String {
+        self.sealed(&format!("@{position}"))
+    }
+
+    pub(super) fn open_position(&self, text: &str) -> Result<u64, InvalidCursor> {
+        let text = self.unsealed(text)?;
+        text.strip_prefix('@').and_then(|position| position.parse().ok()).ok_or(InvalidCursor)
+    }
+
+    fn sealed(&self, text: &str) -> String {
         let mut bytes = self.mac(text.as_bytes()).to_vec();
         bytes.extend_from_slice(text.as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    pub(super) fn open(&self, text: &str) -> Result<Cursor, InvalidCursor> {
+    fn unsealed(&self, text: &str) -> Result<String, InvalidCursor> {
         if text.len() > LEN_MAX {
             return Err(InvalidCursor);
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
+        let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
         let (seal, text) = bytes.split_at_checked(SEAL_BYTES).ok_or(InvalidCursor)?;
         let differ = self.mac(text).iter().zip(seal).fold(0, |differ, (a, b)| differ | (a ^ b));
         if std::hint::black_box(differ) != 0 {
             return Err(InvalidCursor);
         }
-        let text = std::str::from_utf8(text).map_err(|_| InvalidCursor)?;
-        let (seq, session) = text.split_once(':').ok_or(InvalidCursor)?;
-        let seq = seq.parse().map_err(|_| InvalidCursor)?;
-        Ok(Cursor { session: session.parse().map_err(|_| InvalidCursor)?, seq })
+        bytes.drain(..SEAL_BYTES);
+        String::from_utf8(bytes).map_err(|_| InvalidCursor)
     }
 
     /// The key stands around what is sealed twice, so that nobody can lengthen it.

@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use sess_app::{App, SeenMessage, What};
+use sess_app::{App, What};
 use sess_core::{SessionId, SessionKey};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::hub::{Hub, News, Told};
+use super::hub::{Fanned, Hub, News, Told};
 
 /// How many messages are read from the store at a time.
 const PAGE_LEN: usize = 100;
@@ -16,7 +16,7 @@ const PAGE_LEN: usize = 100;
 pub(super) enum Heard {
     Message {
         session: SessionId,
-        message: SeenMessage,
+        message: Arc<Fanned>,
     },
     /// The key has a new session; what comes now is of that one.
     Reset(SessionId),
@@ -34,8 +34,8 @@ pub(super) struct Follower {
     seq: u64,
     live: broadcast::Receiver<Arc<Told>>,
     /// Read from the store, and yet to be heard.
-    missed: VecDeque<SeenMessage>,
-    /// Everything up to here has to come from the store, before what is live.
+    missed: VecDeque<Arc<Fanned>>,
+    /// The store has to be asked what there is, before what is live.
     behind: bool,
 }
 
@@ -50,6 +50,11 @@ impl Follower {
         &self.session
     }
 
+    /// The last message that was heard.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// Returns what is heard next. Can be dropped and called again: nothing is lost.
     pub(super) async fn next(&mut self) -> Result<Heard, sess_app::Error> {
         loop {
@@ -58,10 +63,19 @@ impl Follower {
                 return Ok(Heard::Message { session: self.session.clone(), message });
             }
             if self.behind {
+                // Asked for first: a session that has a later one has all its messages by then.
+                let later = self.app.session_after(&self.session).await?;
                 let page = self.app.messages_after(&self.session, self.seq, PAGE_LEN).await?;
-                self.behind = !page.is_empty();
-                self.missed.extend(page);
-                continue;
+                if !page.is_empty() {
+                    self.missed.extend(page.into_iter().map(|message| Arc::new(message.into())));
+                    continue;
+                }
+                if let Some(later) = later {
+                    self.session = later;
+                    self.seq = 0;
+                    return Ok(Heard::Reset(self.session.clone()));
+                }
+                self.behind = false;
             }
             match self.live.recv().await {
                 Err(RecvError::Lagged(_)) => {
@@ -81,10 +95,10 @@ impl Follower {
 
     fn hear(&mut self, told: Arc<Told>) -> Option<Heard> {
         match &told.news {
+            // Not taken at its word: it may be one that was heard of already, from the store.
             News::Other(What::Created { .. }) if told.session != self.session => {
-                self.session = told.session.clone();
-                self.seq = 0;
-                Some(Heard::Reset(self.session.clone()))
+                self.behind = true;
+                None
             }
             _ if told.session != self.session => None,
             News::Message(message) if message.seq <= self.seq => None,
@@ -95,7 +109,7 @@ impl Follower {
             }
             News::Message(message) => {
                 self.seq = message.seq;
-                Some(Heard::Message { session: self.session.clone(), message: message.clone() })
+                Some(Heard::Message { session: self.session.clone(), message: Arc::clone(message) })
             }
             News::Other(_) | News::Delta { .. } => Some(Heard::News(told)),
         }

@@ -6,10 +6,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    ops::Deref,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
+use bytes::Bytes;
 use sess_app::{App, Happened, SeenMessage, What};
 use sess_core::{RunId, SessionId, SessionKey};
 use tokio::sync::broadcast;
@@ -38,9 +40,31 @@ pub(super) struct Told {
     pub(super) news: News,
 }
 
+/// A message on its way to followers. Each form that they get it in is made once, for all of them.
+#[derive(Debug)]
+pub(super) struct Fanned {
+    seen: SeenMessage,
+    /// As a piece of an event stream.
+    pub(super) event: OnceLock<Bytes>,
+}
+
+impl From<SeenMessage> for Fanned {
+    fn from(seen: SeenMessage) -> Self {
+        Self { seen, event: OnceLock::new() }
+    }
+}
+
+impl Deref for Fanned {
+    type Target = SeenMessage;
+
+    fn deref(&self) -> &SeenMessage {
+        &self.seen
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum News {
-    Message(SeenMessage),
+    Message(Arc<Fanned>),
     /// Text of a reply that is on its way. Not stored.
     Delta {
         run: RunId,
@@ -82,9 +106,11 @@ impl Hub {
         self.tell(Told { position: 0, session: session.clone(), key, news });
     }
 
-    /// Follows the store until it is stopped.
-    pub(super) async fn run(&self, stop: &CancellationToken) {
-        let mut after = None;
+    /// Follows the store after a position, until it is stopped.
+    ///
+    /// The position is that of the newest item before anybody followed: what came since is told.
+    pub(super) async fn run(&self, after: u64, stop: &CancellationToken) {
+        let mut after = after;
         loop {
             let followed = self.follow_store(&mut after);
             tokio::select! {
@@ -98,26 +124,22 @@ impl Hub {
     }
 
     /// Ends only when something is wrong; `after` is where to go on.
-    async fn follow_store(&self, after: &mut Option<u64>) -> sess_app::Error {
+    async fn follow_store(&self, after: &mut u64) -> sess_app::Error {
         let followed: Result<(), sess_app::Error> = async {
             let mut changes = self.app.changes()?;
-            let mut position = match *after {
-                Some(position) => position,
-                None => self.app.events_head().await?,
-            };
             loop {
                 changes.mark_unchanged();
-                *after = Some(position);
-                let happened = self.app.happened(position, PAGE_LEN).await?;
+                let happened = self.app.happened(*after, PAGE_LEN).await?;
                 if happened.is_empty() {
                     let _changed = tokio::time::timeout(LOOK_AGAIN, changes.changed()).await;
                     continue;
                 }
                 for item in happened {
-                    position = item.position;
+                    let position = item.position;
                     if let Some(told) = self.told(item).await? {
                         self.tell(told);
                     }
+                    *after = position;
                 }
                 self.forget_unfollowed();
             }
@@ -135,7 +157,7 @@ impl Hub {
         let Some(key) = key else { return Ok(None) };
         self.remember(&session, &key);
         let news = match what {
-            What::Message(message) => News::Message(message),
+            What::Message(message) => News::Message(Arc::new(message.into())),
             What::Damaged => return Ok(None),
             other => News::Other(other),
         };

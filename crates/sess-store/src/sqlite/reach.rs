@@ -11,6 +11,9 @@ use crate::{Circle, Reach};
 /// The first conditions are those of the partial index, letter for letter.
 const LISTED: &str = "s.archived_at IS NULL AND s.deleted_at IS NULL AND NOT EXISTS ( \
      SELECT 1 FROM sessions later WHERE later.key = s.key AND later.n > s.n AND later.deleted_at IS NULL)";
+/// The same with archived ones.
+const KEPT: &str = "s.deleted_at IS NULL AND NOT EXISTS ( \
+     SELECT 1 FROM sessions later WHERE later.key = s.key AND later.n > s.n AND later.deleted_at IS NULL)";
 
 /// A session and what it spawned, at any depth; every key once, so that a loop ends.
 const TREE: &str = "WITH RECURSIVE tree (key) AS ( \
@@ -28,15 +31,17 @@ const KIND: &str = "CASE \
          1 + instr(substr(s.key, 7 + instr(substr(s.key, 7), ':')), ':')) GLOB 'channel:*' THEN 'group' \
      ELSE 'other' END";
 
-const NEWEST_FIRST: &str = "ORDER BY s.updated_at DESC, s.key LIMIT ?";
+const NEWEST_FIRST: &str = "ORDER BY s.updated_at DESC, s.key LIMIT ? OFFSET ?";
 
 pub(super) fn list(
     reader: &Connection,
     reach: &Reach,
+    offset: u64,
     limit: usize,
 ) -> rusqlite::Result<Vec<(i64, sessions::Readable)>> {
     let Conditions { with, wheres, mut values } = conditions(reach);
     values.push(Box::new(messages::signed(limit as u64)));
+    values.push(Box::new(messages::signed(offset)));
     let columns = sessions::COLUMNS;
     let sql = format!("{with}SELECT {columns} FROM sessions s WHERE {wheres} {NEWEST_FIRST}");
     let mut statement = reader.prepare_cached(&sql)?;
@@ -62,7 +67,7 @@ struct Conditions {
 
 fn conditions(reach: &Reach) -> Conditions {
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
-    let mut wheres = LISTED.to_owned();
+    let mut wheres = if reach.with_archived { KEPT } else { LISTED }.to_owned();
     let mut with = "";
     let key = |values: &mut Vec<Box<dyn ToSql>>, key: &SessionKey| {
         values.push(Box::new(key.as_str().to_owned()));
@@ -100,8 +105,24 @@ fn conditions(reach: &Reach) -> Conditions {
         wheres.push_str(" AND s.updated_at >= ?");
         values.push(Box::new(since.as_millis()));
     }
+    if let Some(agent) = &reach.agent {
+        wheres.push_str(&format!(" AND {OWNER} = ?"));
+        values.push(Box::new(owner(agent)));
+    }
+    if let Some(search) = &reach.search {
+        wheres.push_str(&format!(" AND {SEARCHED}"));
+        let plain = search.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        let pattern = format!("%{plain}%");
+        values.extend((0..SEARCHED_PLACES).map(|_| Box::new(pattern.clone()) as Box<dyn ToSql>));
+    }
     Conditions { with, wheres, values }
 }
+
+/// What is searched: title, key, and the names that facts have. Facts that cannot be read match nothing.
+const SEARCHED: &str = "(s.title LIKE ? ESCAPE '\\' OR s.key LIKE ? ESCAPE '\\' \
+     OR CASE WHEN json_valid(s.facts) THEN s.facts ->> '$.displayName' LIKE ? ESCAPE '\\' \
+     OR s.facts ->> '$.label' LIKE ? ESCAPE '\\' ELSE 0 END)";
+const SEARCHED_PLACES: usize = 4;
 
 /// The part of a key that says whose it is; computed from the index, which has the key.
 const OWNER: &str = "substr(s.key, 1, 6 + instr(substr(s.key, 7), ':'))";
@@ -124,14 +145,14 @@ mod tests {
         let agents = vec!["a".parse().expect("an agent")];
         let all = Circle::Agents { own: own.clone(), agents, agentless: true };
         for circle in [Circle::Everything, all] {
-            let reach = Reach { circle, kinds: vec![], active_since: None };
+            let reach = Reach::all(circle);
             let Conditions { with, wheres, .. } = conditions(&reach);
             let steps = plan(&format!("{with}SELECT s.n FROM sessions s WHERE {wheres} {NEWEST_FIRST}"));
             assert!(steps.contains("SCAN s USING INDEX sessions_active"), "{steps}");
             assert!(steps.contains("sessions_by_key (key=? AND n>?)"), "{steps}");
             assert!(!steps.contains("TEMP B-TREE"), "{steps}");
         }
-        let reach = Reach { circle: Circle::Tree(own), kinds: vec![], active_since: None };
+        let reach = Reach::all(Circle::Tree(own));
         let Conditions { with, wheres, .. } = conditions(&reach);
         let steps = plan(&format!("{with}SELECT s.n FROM sessions s WHERE {wheres} {NEWEST_FIRST}"));
         assert!(steps.contains("SEARCH child USING INDEX sessions_by_parent (parent=?)"), "{steps}");

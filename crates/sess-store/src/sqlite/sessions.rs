@@ -51,6 +51,20 @@ impl Sessions for Sqlite {
         found.map(|(_, session)| whole(session, key)).transpose()
     }
 
+    async fn session_after(&self, id: &SessionId) -> Result<Option<SessionId>> {
+        let found: Option<String> = self.readers.query(|reader| {
+            reader
+                .prepare_cached(
+                    "SELECT later.id FROM sessions s JOIN sessions later ON later.key = s.key AND later.n > s.n \
+                     WHERE s.id = ?1 AND later.deleted_at IS NULL ORDER BY later.n LIMIT 1",
+                )?
+                .query_row([id.as_str()], |row| row.get(0))
+                .optional()
+        })?;
+        // An id that is none is damage, and costs the session that has it.
+        Ok(found.and_then(|id| id.parse().ok()))
+    }
+
     async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>> {
         // Ids are ASCII, so the range up to the next letter is exactly the prefix.
         let end = format!("{prefix}\u{7f}");
@@ -122,8 +136,8 @@ impl Sessions for Sqlite {
             .await
     }
 
-    async fn list_within(&self, reach: &Reach, limit: usize) -> Result<Vec<Session>> {
-        let rows = self.readers.query(|reader| reach::list(reader, reach, limit))?;
+    async fn list_within(&self, reach: &Reach, offset: u64, limit: usize) -> Result<Vec<Session>> {
+        let rows = self.readers.query(|reader| reach::list(reader, reach, offset, limit))?;
         Ok(readable(rows))
     }
 

@@ -27,13 +27,13 @@ async fn make(store: &dyn Store, name: &str, text: &str, parent: Option<&str>, m
 }
 
 fn everything() -> Reach {
-    Reach { circle: Circle::Everything, kinds: vec![], active_since: None }
+    Reach::all(Circle::Everything)
 }
 
 async fn listed(store: &dyn Store, reach: &Reach) -> Vec<String> {
-    let found = store.list_within(reach, 100).await.expect("a list");
+    let found = store.list_within(reach, 0, 100).await.expect("a list");
     assert_eq!(store.count_within(reach, 100).await, Ok(found.len() as u64));
-    assert_eq!(store.list_within(reach, 1).await.expect("a list"), found[..found.len().min(1)]);
+    assert_eq!(store.list_within(reach, 0, 1).await.expect("a list"), found[..found.len().min(1)]);
     found.into_iter().map(|session| session.id.to_string()).collect()
 }
 
@@ -104,7 +104,7 @@ fn the_store_and_the_core_agree_on_the_kind_of_every_key() {
             }
             for kind in SessionKind::ALL {
                 let reach = Reach { kinds: vec![kind], ..everything() };
-                let found = store.list_within(&reach, 100).await.expect("a list");
+                let found = store.list_within(&reach, 0, 100).await.expect("a list");
                 let mut found: Vec<SessionKey> = found.into_iter().map(|session| session.key).collect();
                 let mut expected: Vec<_> = keys.iter().filter(|key| key.kind() == kind).cloned().collect();
                 found.sort();

@@ -1,0 +1,111 @@
+//! `GET /sessions/{sessionKey}/history`: pages of a transcript, and the stream that goes on from them.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use sess_app::{Access, Caller, TranscriptPage};
+use sess_core::{SessionKey, policy::Verb};
+use sess_protocol::messages::HistoryPage;
+
+use super::{Call, Problem, json, unseen};
+use crate::gateway::{cursor::Cursor, follower::Follower, sse, state::State};
+
+/// How many messages one page has when nobody says, and at most.
+const PAGE_LEN: u64 = 200;
+const PAGE_LEN_MAX: u64 = 1_000;
+
+pub(in crate::gateway) async fn history(call: Call, access: Access) -> Result<Response, Problem> {
+    let limit = call.query.number("limit", 1..=PAGE_LEN_MAX)?.unwrap_or(PAGE_LEN);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let with_tools = call.query.flag("includeTools")?.unwrap_or(false);
+    let is_stream = super::is_stream(&call)?;
+    let caller = call.caller(&access);
+    let (state, given) = (&call.state, call.session());
+    if is_stream && let Some(resumed) = super::last_event_id(call.request.headers())? {
+        return resume(state, &access, &caller, given, &resumed, with_tools).await;
+    }
+    let page = match call.query.text("cursor") {
+        None => page(state, &caller, given, None, limit, with_tools).await?,
+        Some(_) if is_stream => {
+            return Err(Problem::invalid(
+                "a cursor leads back and cannot be followed: give Last-Event-ID to go on where a stream ended",
+            ));
+        }
+        Some(text) => {
+            let (_, cursor) = place(state, &caller, given, text).await?;
+            let id = cursor.session.to_string();
+            page(state, &caller, &id, Some(cursor.seq), limit, with_tools).await?
+        }
+    };
+    if !is_stream {
+        return Ok(json(&rendered(state, page)));
+    }
+    let (key, session) = (page.session.key.clone(), page.session.id.clone());
+    // Newer messages may have come while it was read, and are in it then.
+    let newest = page.messages.last().map_or(page.last_seq, |message| message.seq.max(page.last_seq));
+    let shown = page.key.clone();
+    let data = serde_json::to_string(&rendered(state, page)).expect("texts are JSON");
+    let first = sse::event("history", Some(&state.cursors.seal(&session, newest)), &data);
+    let follower = Follower::new(state.app.clone(), &state.hub, key, session, newest);
+    let cut = state.while_counts(&access);
+    let stream = sse::Transcript::new(state.clone(), cut, follower, Some(first), shown, with_tools);
+    Ok(sse::answer(stream))
+}
+
+/// Goes on where a stream ended.
+async fn resume(
+    state: &Arc<State>,
+    access: &Access,
+    caller: &Caller,
+    given: &str,
+    text: &str,
+    with_tools: bool,
+) -> Result<Response, Problem> {
+    let (key, cursor) = place(state, caller, given, text).await?;
+    let shown = state.app.shown_key(&key)?;
+    let Cursor { session, seq } = cursor;
+    let follower = Follower::new(state.app.clone(), &state.hub, key, session, seq);
+    let cut = state.while_counts(access);
+    Ok(sse::answer(sse::Transcript::new(state.clone(), cut, follower, None, shown, with_tools)))
+}
+
+/// Returns the place that a cursor names, in a session of the key that was asked for.
+async fn place(
+    state: &State,
+    caller: &Caller,
+    given: &str,
+    text: &str,
+) -> Result<(SessionKey, Cursor), Problem> {
+    let reached =
+        state.app.reach(caller, given, Verb::History).await.map_err(|error| unseen(error, given))?;
+    let cursor = state.cursors.open(text).map_err(|error| Problem::invalid(error.to_string()))?;
+    // A key may have had several sessions, and a place in any of them is one of its own.
+    let key = state.app.key_of(&cursor.session).await?;
+    if key.as_ref() != Some(&reached.key) {
+        return Err(Problem::invalid("invalid cursor: it is another session's, or that session was deleted"));
+    }
+    Ok((reached.key, cursor))
+}
+
+async fn page(
+    state: &State,
+    caller: &Caller,
+    given: &str,
+    before: Option<u64>,
+    limit: usize,
+    with_tools: bool,
+) -> Result<TranscriptPage, Problem> {
+    let page = state.app.transcript_page(caller, given, before, limit, with_tools).await;
+    page.map_err(|error| unseen(error, given))
+}
+
+fn rendered(state: &State, page: TranscriptPage) -> HistoryPage {
+    let oldest = page.messages.first().map(|message| message.seq).filter(|_| page.has_more);
+    HistoryPage {
+        next_cursor: oldest.map(|seq| state.cursors.seal(&page.session.id, seq)),
+        session_key: page.key,
+        session_id: page.session.id.to_string(),
+        items: page.messages.into_iter().map(|message| message.json).collect(),
+        has_more: page.has_more,
+    }
+}

@@ -1,0 +1,93 @@
+//! What all requests of one gateway share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sess_app::{Access, App};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    admission::Guesses, attachments::Attachments, cursor::Cursors, hub::Hub, limits::Limits,
+    metrics::Metrics, origin::Names,
+};
+
+/// How often tokens are looked at again that somebody holds a stream open with.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+pub(super) struct State {
+    pub(super) app: App,
+    pub(super) hub: Arc<Hub>,
+    pub(super) cursors: Cursors,
+    pub(super) limits: Limits,
+    pub(super) names: Names,
+    pub(super) guesses: Guesses,
+    pub(super) attachments: Attachments,
+    pub(super) metrics: Metrics,
+    /// Cancelled when the gateway ends: streams end, nobody waits any longer.
+    pub(super) stop: CancellationToken,
+    /// Tokens that somebody holds something open with. Each is cancelled when it counts no longer.
+    held: Mutex<HashMap<String, CancellationToken>>,
+}
+
+impl State {
+    pub(super) fn new(
+        app: App,
+        cursors: Cursors,
+        limits: Limits,
+        names: Names,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            hub: Arc::new(Hub::new(app.clone())),
+            app,
+            cursors,
+            names,
+            guesses: Guesses::new(limits.failed_logins),
+            attachments: Attachments::new(limits.attachments_bytes, limits.attachment_for),
+            metrics: Metrics::default(),
+            stop,
+            held: Mutex::default(),
+            limits,
+        }
+    }
+
+    /// Returns what is cancelled, within a second, when this access counts no longer.
+    pub(super) fn while_counts(&self, access: &Access) -> CancellationToken {
+        let Some(id) = &access.token else { return CancellationToken::new() };
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.entry(id.clone()).or_default().child_token()
+    }
+
+    /// Looks after held tokens until the gateway ends: one question for all of them.
+    pub(super) async fn watch_tokens(&self) {
+        while !self.stop.is_cancelled() {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+            let is_held = !self.held.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            if !is_held {
+                continue;
+            }
+            let counting = match self.app.counting_tokens().await {
+                Ok(counting) => counting,
+                // Whoever was let in stays until the store can say otherwise.
+                Err(error) => {
+                    tracing::warn!(%error, "tokens cannot be looked at now");
+                    continue;
+                }
+            };
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|id, cut| {
+                let counts = counting.contains(id);
+                if !counts {
+                    cut.cancel();
+                }
+                counts
+            });
+        }
+    }
+}
