@@ -142,11 +142,7 @@ pub(crate) struct Door {
 #[derive(Clone)]
 enum Way {
     /// It started this process.
-    Process {
-        explicit_session: Option<String>,
-        env: Vec<(String, String)>,
-        sessions_called: Arc<Notify>,
-    },
+    Process { explicit_session: Option<String>, env: Vec<(String, String)>, sessions_called: Arc<Notify> },
     /// Each request brings its own [`Access`].
     Http,
 }

@@ -14,11 +14,11 @@ use std::{
 use axum::{
     body::Body,
     extract::Request,
-    http::{HeaderMap, HeaderValue, Method, Uri, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::Response,
 };
 use bytes::Bytes;
-use http_body::{Body as _, Frame};
+use http_body::Frame;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
@@ -139,6 +139,7 @@ async fn answer(call: Call, access: Access) -> Result<Response, Problem> {
     let state = Arc::clone(&call.state);
     let mcp = &state.mcp;
     let method = call.request.method().clone();
+    let is_end = method == Method::DELETE;
     let mut headers = call.request.headers().clone();
     mcp.check_holder(&headers, &access)?;
     // What lets somebody in goes no further: not to a handler, not to a log.
@@ -157,7 +158,11 @@ async fn answer(call: Call, access: Access) -> Result<Response, Problem> {
     *request.headers_mut() = headers;
     let cut = state.while_counts(&access);
     request.extensions_mut().insert(access.clone());
-    let response = mcp.service.handle(request).await;
+    let mut response = mcp.service.handle(request).await;
+    if is_end && response.status().is_success() {
+        // Nothing follows; the Python SDK takes "accepted" for a failure.
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
     mcp.began(response.headers(), &access).await;
     if response.status().is_client_error() || response.status().is_server_error() {
         return Ok(refusal(response.map(Body::new)).await);

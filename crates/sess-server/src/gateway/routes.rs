@@ -24,7 +24,7 @@ use sess_protocol::{
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
 };
 
-use super::{errors::Problem, http, openapi, page, query, query::Query, state::State};
+use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State};
 
 /// A request on its way to its handler: where it came from and what it asks for are checked.
 pub(super) struct Call {
@@ -206,9 +206,14 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         get("/ws", "The WebSocket.").gives(Gives::Frames).open(|_| not_here()),
     ];
     for method in [Method::POST, Method::GET, Method::DELETE] {
-        let mcp = Draft::new(method, "/mcp", "MCP over Streamable HTTP.");
-        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames);
-        routes.push(mcp.needs(Scope::Read, |_, _| not_here()));
+        let mcp = Draft::new(method.clone(), "/mcp", "MCP over Streamable HTTP.");
+        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames).upload();
+        routes.push(mcp.needs(Scope::Read, |call, access| Box::pin(mcp_http::with_header(call, access))));
+        // The token of a session is part of the address.
+        let mcp =
+            Draft::new(method, "/mcp/{mcpToken}", "The same, as the session that the token stands for.");
+        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames).upload();
+        routes.push(mcp.open(|call| Box::pin(mcp_http::with_address(call))));
     }
     routes
 });
@@ -317,6 +322,7 @@ fn spoken(name: &str) -> &str {
         "sessionKey" => "session key",
         "runId" => "run id",
         "tokenId" => "token id",
+        "mcpToken" => "token",
         other => other,
     }
 }

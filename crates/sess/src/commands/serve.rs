@@ -14,7 +14,10 @@ use sess_server::gateway::{self, GatewayOptions, Limits};
 use tokio_util::sync::CancellationToken;
 
 pub use self::record::{Record, running};
-use super::{Context, run};
+use super::{
+    Context,
+    run::{agents, lease, second_signal},
+};
 use crate::{
     cli,
     config::{
@@ -31,11 +34,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
         return Ok(ExitCode::SUCCESS);
     }
     let options = options(context, args)?;
-    let agents = match context.config.team.clone() {
+    let node = match context.config.team.clone() {
         // Nobody is there to be asked: permissions decide what tools may do.
-        Some(team) => {
-            Some(run::agents(context, team, Arc::new(Nobody), Trust::Ask, run::lease(context)?)?)
-        }
+        Some(team) => Some(agents(context, team, Arc::new(Nobody), Trust::Ask, lease(context)?)?),
         None => None,
     };
     raise_open_files();
@@ -54,10 +55,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
         recorded = record::write(&home, &url);
     };
     let ended = tokio::select! {
-        served = gateway::serve(context.app.clone(), agents, options, stop.clone(), ready) => {
+        served = gateway::serve(context.app.clone(), node, options, stop.clone(), ready) => {
             served.map(|()| ExitCode::SUCCESS).map_err(refused)
         }
-        heard = run::second_signal(&stop) => {
+        heard = second_signal(&stop) => {
             heard.map(|()| ExitCode::from(130)).context("signals cannot be heard")
         }
         () = say_drained(&stop, output) => unreachable!("it says one thing and waits"),
@@ -98,6 +99,25 @@ fn url(address: SocketAddr, has_tls: bool, names: &[String]) -> String {
         (Some(name), _) if has_tls => format!("{scheme}://{name}:{port}"),
         (_, ip) if ip.is_unspecified() => format!("{scheme}://localhost:{port}"),
         _ => format!("{scheme}://{address}"),
+    }
+}
+
+/// Says why the gateway did not start, or ended by itself.
+fn refused(error: sess_server::Error) -> anyhow::Error {
+    match error {
+        sess_server::Error::App(error) => error.into(),
+        sess_server::Error::Wide(_) | sess_server::Error::Tls { .. } | sess_server::Error::Name(_) => {
+            let text = match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            };
+            Usage(text).into()
+        }
+        sess_server::Error::Bind { listen, source } => {
+            let text = format!("cannot listen on {listen}: {source}; --listen names another address");
+            sess_app::Error::Unavailable(text).into()
+        }
+        sess_server::Error::UnknownTool { .. } | sess_server::Error::Stopped(_) => anyhow::Error::new(error),
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::json;
 use sess_app::NewToken;
 use sess_core::{AgentId, Timestamp};
-use sess_protocol::tokens::{Scope, TokenRow, Tokens};
+use sess_protocol::tokens::{CreatedToken, Scope, TokenRow, Tokens};
 
 use super::Context;
 use crate::{
@@ -17,13 +16,6 @@ use crate::{
 
 /// The longest that a token with an end may last: ten years.
 const LASTS_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-#[derive(Serialize)]
-struct Made<'a> {
-    token: &'a str,
-    #[serde(flatten)]
-    row: &'a TokenRow,
-}
 
 pub async fn run(context: &Context, output: &Output, command: Option<cli::Token>) -> anyhow::Result<()> {
     let access = context.app.owner_access(&context.caller)?;
@@ -53,7 +45,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<cli::Token>
             };
             let (secret, row) = context.app.create_token(&access, new).await?;
             if output.json {
-                return output.data(&Made { token: secret.reveal(), row: &row });
+                return output.data(&CreatedToken { secret: secret.reveal().to_owned(), token: row });
             }
             output.line(secret.reveal())?;
             output.say(&format!("This is shown once. `sess token revoke {}` makes it worthless.", row.id));

@@ -4,9 +4,11 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 29] = [
     "demo",
     "mcp",
+    "serve",
+    "open",
     "token",
     "list",
     "read",

@@ -26,6 +26,7 @@ mod run_stage;
 mod run_tools;
 mod sandbox;
 mod secrets;
+mod serve;
 mod sessions;
 mod terminal;
 mod tokens;

@@ -10,12 +10,7 @@ use crate::{
     output::Output,
 };
 
-pub fn print(
-    context: &Context,
-    output: &Output,
-    kind: ServiceKind,
-    args: &cli::Serve,
-) -> anyhow::Result<()> {
+pub fn print(context: &Context, output: &Output, kind: ServiceKind, args: &cli::Serve) -> anyhow::Result<()> {
     let exe = std::env::current_exe().context("cannot tell which program this is")?;
     let words = words(context, &exe, args)?;
     let home = context.home()?;
