@@ -41,11 +41,15 @@ def run(language, text, expected, env, node, home):
 def main(sess, node):
     examples = [match for match in EXAMPLE.finditer(PAGE.read_text())]
     counts = {language: sum(match[1] == language for match in examples) for language in ("sh", "python", "js")}
-    if min(counts.values()) == 0:
-        raise SystemExit(f"FAIL examples are missing: {counts}")
+    fences = len(re.findall(r"^```(?:sh|python|js)\b", PAGE.read_text(), re.M))
+    if min(counts.values()) == 0 or len(examples) != fences:
+        raise SystemExit(f"FAIL {fences} examples stand in the page, {len(examples)} can be read: {counts}")
     failed = 0
     with gateway(sess) as here:
-        path = f"{os.path.dirname(here.sess)}:{os.environ['PATH']}"
+        # Whatever the file is called, readers call it sess.
+        (here.home / "bin").mkdir()
+        (here.home / "bin/sess").symlink_to(here.sess)
+        path = f"{here.home}/bin:{os.environ['PATH']}"
         env = {
             **here.env,
             "PATH": path,
@@ -67,4 +71,4 @@ def main(sess, node):
 
 if len(sys.argv) != 3:
     raise SystemExit(__doc__)
-main(*sys.argv[1:])
+main(sys.argv[1], os.path.abspath(sys.argv[2]))
