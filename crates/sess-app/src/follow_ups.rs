@@ -348,7 +348,7 @@ impl App {
     }
 
     /// Takes away what the store does not hold of sessions that were deleted.
-    async fn forget(&self, store: &dyn Store, deleted: &[Session]) {
+    pub(crate) async fn forget(&self, store: &dyn Store, deleted: &[Session]) {
         for Session { id, cwd, .. } in deleted {
             match store.session(id).await {
                 Ok(Some(_)) | Err(_) => continue,

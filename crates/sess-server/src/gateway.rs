@@ -21,6 +21,7 @@ mod routes;
 mod serve;
 mod sse;
 mod state;
+mod ws;
 
 pub use limits::Limits;
 pub use openapi::openapi;

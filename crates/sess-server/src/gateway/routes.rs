@@ -15,7 +15,6 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use sess_app::Access;
 use sess_protocol::{
-    errors::ErrorType,
     events::{EventsPage, EventsQuery},
     messages::{HistoryPage, HistoryQuery},
     plans::{PlanBody, PlanQuery, PlanState, PlanView, ReviewBody},
@@ -24,7 +23,7 @@ use sess_protocol::{
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
 };
 
-use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State};
+use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State, ws};
 
 /// A request on its way to its handler: where it came from and what it asks for are checked.
 pub(super) struct Call {
@@ -203,7 +202,7 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
             .upload()
             .needs(Scope::Write, |call, access| Box::pin(http::attach(call, access))),
         // It says who it is in its first frame.
-        get("/ws", "The WebSocket.").gives(Gives::Frames).open(|_| not_here()),
+        get("/ws", "The WebSocket.").gives(Gives::Frames).open(ws::open),
     ];
     for method in [Method::POST, Method::GET, Method::DELETE] {
         let mcp = Draft::new(method.clone(), "/mcp", "MCP over Streamable HTTP.");
@@ -217,10 +216,6 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     }
     routes
 });
-
-fn not_here() -> Answering {
-    Box::pin(async { Err(Problem::new(ErrorType::Unavailable, "this gateway does not speak that")) })
-}
 
 fn page(call: Call, file: &page::File) -> Answering {
     let answer = page::answer(file, call.request.headers());

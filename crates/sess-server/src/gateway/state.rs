@@ -7,7 +7,7 @@ use std::{
 };
 
 use sess_app::{Access, App};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     admission::Guesses, attachments::Attachments, cursor::Cursors, hub::Hub, limits::Limits,
@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) mcp: McpHttp,
     /// Cancelled when the gateway ends: streams end, nobody waits any longer.
     pub(super) stop: CancellationToken,
+    /// Connections that were handed over to another protocol.
+    pub(super) sockets: TaskTracker,
     /// Tokens that somebody holds something open with. Each is cancelled when it counts no longer.
     held: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -50,6 +52,7 @@ impl State {
             metrics: Metrics::default(),
             mcp: McpHttp::new(app.clone(), &limits, &stop),
             stop,
+            sockets: TaskTracker::new(),
             held: Mutex::default(),
             app,
             limits,
