@@ -10,6 +10,8 @@ const END_SLACK = 40;
 
 export interface Props<T> {
   items: readonly T[];
+  /** Where whoever made the list finds it, to scroll it. */
+  handle?: { current: VirtualList<T> | null };
   keyOf: (item: T) => string;
   /** A guess at an item's height; when `fixed`, the truth. */
   estimate: (item: T, width: number) => number;
@@ -55,6 +57,7 @@ export class VirtualList<T> extends Component<Props<T>> {
   private placed = false;
 
   override componentDidMount(): void {
+    if (this.props.handle) this.props.handle.current = this;
     const scroller = this.scroller.current!;
     this.viewport = scroller.clientHeight;
     this.width = scroller.clientWidth;
@@ -75,6 +78,7 @@ export class VirtualList<T> extends Component<Props<T>> {
 
   override componentWillUnmount(): void {
     this.resized?.disconnect();
+    if (this.props.handle?.current === this) this.props.handle.current = null;
   }
 
   /** Shows a row, `gap` pixels below the top of the viewport. */

@@ -144,9 +144,19 @@ export class Transcript {
     this.state.value = error.code === 'not_found' ? 'missing' : 'failed';
   }
 
-  /** Loads the page before the oldest message; with `until`, as many as it takes to have that message. */
-  async loadOlder(until?: number): Promise<void> {
-    if (this.loadingOlder.value || this.state.value !== 'ready') return;
+  /** Loads the page before the oldest message, unless that is being done. */
+  loadOlder(): Promise<void> {
+    return this.loadingOlder.value ? Promise.resolve() : this.older(undefined);
+  }
+
+  /** Loads as many pages as it takes to have a message. */
+  async loadUntil(seq: number): Promise<void> {
+    while (this.loadingOlder.value) await new Promise((resolve) => setTimeout(resolve, 20));
+    await this.older(seq);
+  }
+
+  private async older(until: number | undefined): Promise<void> {
+    if (this.state.value !== 'ready') return;
     this.loadingOlder.value = true;
     try {
       while (this.hasMore.value) {

@@ -94,6 +94,7 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
   const stop = () => void attempt(() => transcript.abort());
 
   return (
+    <div class="composer-frame">
     <div class="composer column">
       <Activity isRunning={isRunning} since={going[0]?.startedAt ?? undefined} agent={row ? agentOf(row) : ''} queued={queued.length} />
       <div
@@ -178,6 +179,7 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
           )}
         </div>
       </div>
+    </div>
     </div>
   );
 }

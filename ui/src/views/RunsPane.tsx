@@ -111,7 +111,7 @@ function Run({ run, isOwn }: { run: RunRow; isOwn: boolean }) {
           </span>
           <span class="run-info">
             {!isOwn && <SessionLink reference={run.sessionKey ?? run.sessionId} />}
-            {run.from && <span>from <SessionLink reference={run.from} /></span>}
+            {run.from && run.depth === 0 && <span>from <SessionLink reference={run.from} /></span>}
             <Ago at={run.queuedAt} />
           </span>
           {run.error && <span class="run-error">{oneLine(run.error)}</span>}

@@ -56,8 +56,8 @@ export function By(props: { speaker: Speaker; at?: number; link?: string; detail
   const { speaker } = props;
   return (
     <header class="by">
-      {speaker.kind === 'person' && <><span class="avatar person" aria-hidden="true" /><span class="name">You</span></>}
-      {speaker.kind === 'agent' && <><span class="avatar agent" aria-hidden="true" /><span class="name">{oneLine(speaker.id) || 'Agent'}</span></>}
+      {speaker.kind === 'person' && <><span class="avatar person" aria-hidden="true"><Icon name="person" /></span><span class="name">You</span></>}
+      {speaker.kind === 'agent' && <><span class="avatar agent" aria-hidden="true"><Icon name="agent" /></span><span class="name">{oneLine(speaker.id) || 'Agent'}</span></>}
       {speaker.kind === 'peer' && (
         <>
           <span class="avatar peer" aria-hidden="true"><Icon name="peer" /></span>
@@ -115,7 +115,7 @@ export function SentRow({ entry, transcript }: { entry: Sent; transcript: Transc
   return (
     <article class={`said column person sent ${entry.state}`} tabIndex={-1} aria-label="You, not in the transcript yet">
       <header class="by">
-        <span class="avatar person" aria-hidden="true" />
+        <span class="avatar person" aria-hidden="true"><Icon name="person" /></span>
         <span class="name">You</span>
         <span class="detail">{entry.state === 'sending' ? 'Sending…' : entry.state === 'queued' ? 'Waits for its turn' : 'Not sent'}</span>
       </header>

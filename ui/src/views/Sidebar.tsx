@@ -1,7 +1,7 @@
 // The list of sessions, with search and filters.
 
 import { signal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { connection } from '../api/socket';
 import type { Row } from '../api/types';
 import { type Props as ListProps, VirtualList } from '../lists/VirtualList';
@@ -20,7 +20,7 @@ const KINDS = ['main', 'group', 'cron', 'hook', 'node', 'other'];
 const STATUSES = ['running', 'queued', 'waiting', 'idle'];
 
 const filtersOpen = signal(false);
-let list: VirtualList<Row> | null = null;
+const list: { current: VirtualList<Row> | null } = { current: null };
 
 export function Sidebar() {
   const current = route.value.view === 'session' ? route.value.key : undefined;
@@ -128,11 +128,6 @@ const rowAttributes: ListProps<Row>['rowProps'] = (_row, index) => ({
 });
 
 function SessionList({ current }: { current: string | undefined }) {
-  const ref = useRef<VirtualList<Row>>(null);
-  useEffect(() => {
-    list = ref.current;
-    return () => (list = null);
-  });
   const visible = shown.value;
   // A filter by status is ours: look through further pages until it has found something to fill the list.
   useEffect(() => {
@@ -170,7 +165,7 @@ function SessionList({ current }: { current: string | undefined }) {
   return (
     <>
       <VirtualList<Row>
-        ref={ref}
+        handle={list}
         fixed
         items={visible}
         keyOf={(row) => row.key}
@@ -210,22 +205,26 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
       title={oneLine(row.key)}
     >
       <span class="session-row-mark"><StatusDot status={status} unread={unread} /></span>
-      <span class="session-row-title">
-        {row.spawnedBy && (
-          <span class="nested" title={`Started by ${titleOf(rowOf(row.spawnedBy), row.spawnedBy)}`}>
-            <Icon name="sub" /><span class="sr">Sub-session: </span>
-          </span>
-        )}
-        {title}
+      <span class="session-row-line">
+        <span class="session-row-title">
+          {row.spawnedBy && (
+            <span class="nested" title={`Started by ${titleOf(rowOf(row.spawnedBy), row.spawnedBy)}`}>
+              <Icon name="sub" /><span class="sr">Sub-session: </span>
+            </span>
+          )}
+          {title}
+        </span>
+        <Ago at={row.updatedAt} />
       </span>
-      <Ago at={row.updatedAt} />
-      <span class="session-row-info">
-        <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
-        {row.label && oneLine(row.label) !== title && <span class="label">{oneLine(row.label)}</span>}
-        {row.channel && !['unknown', 'internal'].includes(row.channel) && <span>{oneLine(row.channel)}</span>}
-        {row.abortedLastRun && <span class="bad">aborted</span>}
+      <span class="session-row-line info">
+        <span class="session-row-info">
+          <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
+          {row.label && oneLine(row.label) !== title && <span class="label">{oneLine(row.label)}</span>}
+          {row.channel && !['unknown', 'internal'].includes(row.channel) && <span>{oneLine(row.channel)}</span>}
+          {row.abortedLastRun && <span class="bad">aborted</span>}
+        </span>
+        <span class="session-row-numbers">{numbers.join(' · ')}</span>
       </span>
-      <span class="session-row-numbers">{numbers.join(' · ')}</span>
     </a>
   );
 }
@@ -233,12 +232,12 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
 /** Moves the focus in the list by so many rows; without focus there, from the open session. */
 export function moveInList(by: number): void {
   const visible = shown.value;
-  if (!list || visible.length === 0) return;
+  if (!list.current || visible.length === 0) return;
   const focused = (document.activeElement?.closest('.session-list .row') as HTMLElement | null)?.dataset['index'];
   const open = route.value.view === 'session' ? route.value.key : undefined;
   const from = focused !== undefined ? Number(focused) : visible.findIndex((row) => row.key === open || row.sessionId === open);
   const index = Math.max(0, Math.min(visible.length - 1, from + by));
-  list.reveal(index);
+  list.current.reveal(index);
   requestAnimationFrame(() => {
     document.querySelector<HTMLElement>(`.session-list .row[data-index="${index}"] a`)?.focus({ preventScroll: true });
   });

@@ -84,13 +84,13 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
   const shown = lines.value;
   const newestSeq = transcript.messages.value.at(-1)?.seq ?? 0;
   const [readSeq, setReadSeq] = useState(0);
-  if (following && readSeq !== newestSeq && state === 'ready') setReadSeq(newestSeq);
+  if ((following || readSeq === 0) && readSeq !== newestSeq && state === 'ready') setReadSeq(newestSeq);
 
   // Jump to the message that the address names, loading as far back as it takes.
   useEffect(() => {
     if (seq === undefined || state !== 'ready') return;
     let stopped = false;
-    void transcript.loadOlder(seq).then(() => {
+    void transcript.loadUntil(seq).then(() => {
       const line = lineOf(lines.value, seq);
       requestAnimationFrame(() => {
         if (stopped || !line) return;
@@ -166,7 +166,7 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
           </Empty>
         ) : (
           <VirtualList<Line>
-            ref={list}
+            handle={list}
             follow
             items={shown}
             keyOf={(line) => line.key}
