@@ -67,7 +67,7 @@ export function group(messages: readonly Message[]): Item[] {
   let lastAt = 0;
 
   for (const message of messages) {
-    const at = Date.parse(message.timestamp) || lastAt;
+    const at = new Date(message.timestamp).getTime() || lastAt;
     if (message.role === 'toolResult') {
       const call = calls.get(message.toolCallId ?? '');
       if (call && !call.result) {

@@ -66,13 +66,13 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
         <label class="choice">
           <span>{mode.name === 'compare' ? 'Changes from' : 'Revision'}</span>
           {mode.name === 'compare' ? (
-            <Revisions value={mode.from} plan={newest} onChange={(from) => setMode({ ...mode, from })} />
+            <Revisions label="Changes from revision" value={mode.from} plan={newest} onChange={(from) => setMode({ ...mode, from })} />
           ) : (
-            <Revisions value={revision} plan={newest} onChange={(chosen) => (chosen === newest.revision ? (setShown(newest), setMode({ name: 'read' })) : setMode({ name: 'read', revision: chosen }))} />
+            <Revisions label="Revision" value={revision} plan={newest} onChange={(chosen) => (chosen === newest.revision ? (setShown(newest), setMode({ name: 'read' })) : setMode({ name: 'read', revision: chosen }))} />
           )}
         </label>
         {mode.name === 'compare' && (
-          <label class="choice"><span>to</span><Revisions value={mode.to} plan={newest} onChange={(to) => setMode({ ...mode, to })} /></label>
+          <label class="choice"><span>to</span><Revisions label="Changes to revision" value={mode.to} plan={newest} onChange={(to) => setMode({ ...mode, to })} /></label>
         )}
         {about && <span class="plan-about">by {oneLine(about.agent)}, <Ago at={Date.parse(about.at)} /> · {size(about.sizeBytes)}</span>}
         <span class="grow" />
@@ -114,9 +114,9 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
   );
 }
 
-function Revisions({ value, plan, onChange }: { value: number; plan: PlanView; onChange: (revision: number) => void }) {
+function Revisions({ label, value, plan, onChange }: { label: string; value: number; plan: PlanView; onChange: (revision: number) => void }) {
   return (
-    <select value={String(value)} onChange={(event) => onChange(Number(event.currentTarget.value))}>
+    <select aria-label={label} value={String(value)} onChange={(event) => onChange(Number(event.currentTarget.value))}>
       {plan.revisions.toReversed().map((row) => (
         <option key={row.revision} value={String(row.revision)}>{row.revision}{row.revision === plan.revision ? ' (newest)' : ''}</option>
       ))}

@@ -115,7 +115,7 @@ function Choice(props: { label: string; value: string; options: string[]; onChan
   return (
     <label class="choice">
       <span>{props.label}</span>
-      <select value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
+      <select aria-label={props.label} value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
         <option value="">Any</option>
         {props.options.map((option) => <option key={option} value={option}>{oneLine(option)}</option>)}
       </select>
