@@ -86,7 +86,7 @@ async fn trying_again_ends() {
 #[tokio::test]
 async fn nothing_is_an_answer_to_what_tools_have_done() {
     for api in APIS {
-        let stub = stub("[{fault: {kind: empty}}]").await;
+        let stub = stub("[{text: first}, {fault: {kind: empty}}]").await;
         let call = json!([{"type": "toolCall", "id": "c1", "name": "list", "arguments": {}}]);
         let called = body(Role::Assistant, &call);
         let (reply, pieces) = ask(&model(&stub, api), vec![user("go"), called, result("c1", "seen")]).await;
