@@ -127,6 +127,7 @@ test('a transcript shows who said what', async ({ page }) => {
     ['.peer .words', '.person .words'].map((part) => page.locator(`article${part}`).first().evaluate((element) => getComputedStyle(element).backgroundColor)),
   );
   expect(peerColour).not.toBe(personColour);
+  await peer.scrollIntoViewIfNeeded();
   await look(page, 'transcript-peer');
   await peer.locator('.by a.session-link').click();
   await expect(page.getByRole('heading', { name: 'Find every place' })).toBeVisible();
