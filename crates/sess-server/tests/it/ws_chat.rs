@@ -364,6 +364,9 @@ async fn plans_are_read_and_reviewed() {
     let plan =
         client.ask("plans.get", json!({ "sessionKey": "agent:a:chat:planned" })).await.expect("a plan");
     assert_eq!((&plan["content"], &plan["state"]), (&json!("# The plan"), &json!("draft")));
+    let author = stage.app.act_in(&caller, &talk).await.expect("the owner may");
+    stage.app.exit_plan_mode(&author).await.expect("ready");
+    assert_eq!(onlooker.event_of("session_plan_state").await["state"], "ready");
     let review = json!({ "sessionKey": "agent:a:chat:planned", "revision": 1, "decision": "request_changes",
         "note": "shorter" });
     let state = client.ask("plans.review", review).await.expect("reviewed");
