@@ -2,6 +2,12 @@
 #![cfg(test)]
 
 mod client;
+mod gateway;
+mod gateway_access;
+mod gateway_follow;
+mod gateway_history;
+mod gateway_limits;
+mod gateway_routes;
 mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;
