@@ -12,3 +12,7 @@ mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;
 mod mcp_views;
+mod ws_chat;
+mod ws_follow;
+mod ws_frames;
+mod ws_stage;
