@@ -7,6 +7,7 @@ mod gateway_access;
 mod gateway_follow;
 mod gateway_history;
 mod gateway_limits;
+mod gateway_mcp;
 mod gateway_routes;
 mod mcp_lines;
 mod mcp_sessions;
