@@ -32,7 +32,12 @@ const WALLS: &[Wall] = &[
         uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent"],
         tests_use: &["stub-models"],
     },
-    Wall { name: "sess-server", uses: &["sess-core", "sess-protocol", "sess-app"], tests_use: &[] },
+    // Its tests are the other process that appends while somebody follows, and the models that answer.
+    Wall {
+        name: "sess-server",
+        uses: &["sess-core", "sess-protocol", "sess-app"],
+        tests_use: &["sess-store", "sess-agent"],
+    },
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {
         name: "sess",

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// How often tokens are looked at again that somebody holds a stream open with.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 pub(super) struct State {
     pub(super) app: App,

@@ -2,7 +2,18 @@
 #![cfg(test)]
 
 mod client;
+mod gateway;
+mod gateway_access;
+mod gateway_follow;
+mod gateway_history;
+mod gateway_limits;
+mod gateway_mcp;
+mod gateway_routes;
 mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;
 mod mcp_views;
+mod ws_chat;
+mod ws_follow;
+mod ws_frames;
+mod ws_stage;

@@ -1,0 +1,322 @@
+//! Streams: each message once and in order, whatever happens in between.
+
+use std::{sync::Arc, time::Instant};
+
+use sess_app::NewToken;
+use sess_core::message::Role;
+use sess_protocol::tokens::Scope;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::Mutex};
+
+use crate::gateway::{Event, Gateway, Stream, encoded, message, new_session};
+
+const KEY: &str = "agent:main:chat:s-1";
+
+fn path() -> String {
+    format!("/sessions/{}/history?follow=1", encoded(KEY))
+}
+
+fn seq(event: &Event) -> u64 {
+    assert_eq!(event.name, "message", "{event:?}");
+    event.json()["seq"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_history_and_goes_on() {
+    let gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    gateway.say(&session, &["one", "two"]).await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    assert_eq!(stream.status, 200);
+    assert!(stream.headers.contains(&("content-type".to_owned(), "text/event-stream".to_owned())));
+    let history = stream.event().await;
+    assert_eq!(history.name, "history");
+    assert_eq!(history.json()["items"].as_array().map(Vec::len), Some(2));
+    gateway.say(&session, &["three"]).await;
+    let third = stream.event().await;
+    assert_eq!(seq(&third), 3);
+    assert_eq!(third.json()["content"][0]["text"], "three");
+    // Cut, two more, and on where it was: no history, nothing twice.
+    drop(stream);
+    gateway.say(&session, &["four", "five"]).await;
+    let id = third.id.expect("a cursor");
+    let mut stream = gateway.follow(&path(), &[("Last-Event-ID", &id)]).await;
+    assert_eq!((seq(&stream.event().await), seq(&stream.event().await)), (4, 5));
+    // The history's own cursor leads to what came after it.
+    let id = history.id.expect("a cursor");
+    let mut stream = gateway.follow(&path(), &[("Last-Event-ID", &id)]).await;
+    assert_eq!(seq(&stream.event().await), 3);
+    // Asked for by what is accepted, too.
+    let plain = format!("/sessions/{}/history", encoded(KEY));
+    let mut stream = gateway.follow(&plain, &[("Accept", "text/event-stream")]).await;
+    assert_eq!(stream.event().await.name, "history");
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_forged_or_another_sessions_is_refused_by_name() {
+    let gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    let other = gateway.session("agent:main:chat:s-2", "s-2").await;
+    gateway.say(&session, &["one"]).await;
+    gateway.say(&other, &["one"]).await;
+    let mut stream = gateway.follow("/sessions/s-2/history?follow=1", &[]).await;
+    let crossed = stream.event().await.id.expect("a cursor");
+    let bearer = format!("Bearer {}", gateway.token);
+    for wrong in [crossed.as_str(), "1", "s-1:1", "AAAA", &"x".repeat(2_000)] {
+        let headers = [("Authorization", bearer.as_str()), ("Last-Event-ID", wrong)];
+        let answer = gateway.request("GET", &path(), &headers, b"").await;
+        assert_eq!((answer.status, answer.error().as_str()), (400, "invalid_request"), "{wrong}");
+        assert!(answer.message().contains("cursor"), "{}", answer.message());
+    }
+}
+
+#[tokio::test]
+async fn a_silent_stream_says_that_it_is_there() {
+    let gateway =
+        Gateway::start_limited(|limits| limits.keepalive = std::time::Duration::from_millis(20)).await;
+    gateway.session(KEY, "s-1").await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    assert_eq!(stream.next().await.expect("history").name, "history");
+    for _ in 0..3 {
+        assert_eq!(stream.next().await.expect("a comment").data, ": keepalive");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_gets_a_new_session_is_followed_into_it() {
+    let gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    gateway.say(&session, &["one"]).await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    let history = stream.event().await;
+    let second = gateway.session(KEY, "s-1b").await;
+    gateway.say(&second, &["new one"]).await;
+    let reset = stream.event().await;
+    assert_eq!((reset.name.as_str(), reset.json()["sessionId"].as_str()), ("reset", Some("s-1b")));
+    assert_eq!(seq(&stream.event().await), 1);
+    // A later one still, and who comes back from before both hears of both, in order.
+    let third = gateway.session(KEY, "s-1c").await;
+    gateway.say(&third, &["newest"]).await;
+    let id = history.id.expect("a cursor");
+    let mut stream = gateway.follow(&path(), &[("Last-Event-ID", &id)]).await;
+    let mut heard = Vec::new();
+    for _ in 0..4 {
+        let event = stream.event().await;
+        heard.push(match event.name.as_str() {
+            "reset" => event.json()["sessionId"].as_str().expect("an id").to_owned(),
+            _ => event.json()["content"][0]["text"].as_str().expect("a text").to_owned(),
+        });
+    }
+    assert_eq!(heard, ["s-1b", "new one", "s-1c", "newest"]);
+    // The cursor of a reset is a place as well.
+    let id = reset.id.expect("a cursor");
+    let mut stream = gateway.follow(&path(), &[("Last-Event-ID", &id)]).await;
+    assert_eq!(seq(&stream.event().await), 1);
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_its_streams_within_a_second() {
+    let gateway = Gateway::start().await;
+    gateway.session(KEY, "s-1").await;
+    let token = gateway.scoped(Scope::Read).await;
+    let id = gateway.app.tokens().await.expect("tokens")[0].id.clone();
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str())];
+    let mut transcript = Stream::open(gateway.address, &path(), &headers).await;
+    let mut events = Stream::open(gateway.address, "/events?follow=1", &headers).await;
+    let mut owners = gateway.follow(&path(), &[]).await;
+    assert_eq!(transcript.event().await.name, "history");
+    assert_eq!(owners.event().await.name, "history");
+    // Revoked by another process.
+    gateway.store().revoke_token(&id, crate::gateway::now()).await.expect("revoked");
+    let since = Instant::now();
+    assert_eq!(transcript.next().await, None);
+    assert_eq!(events.next().await, None);
+    assert!(since.elapsed().as_millis() < 1_000, "{:?}", since.elapsed());
+    let session = gateway.session(KEY, "s-1").await;
+    gateway.say(&session, &["for others it goes on"]).await;
+    assert_eq!(seq(&owners.event().await), 1);
+}
+
+#[tokio::test]
+async fn a_follower_that_never_reads_slows_nobody_down() {
+    let gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    let mut asleep = Vec::new();
+    for _ in 0..10 {
+        let mut socket = TcpStream::connect(gateway.address).await.expect("it listens");
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            path(),
+            gateway.address,
+            gateway.token
+        );
+        socket.write_all(request.as_bytes()).await.expect("it reads");
+        asleep.push(socket);
+    }
+    let mut awake = gateway.follow(&path(), &[]).await;
+    assert_eq!(awake.event().await.name, "history");
+    let store = gateway.store();
+    let text = "x".repeat(32 * 1024);
+    // Far more than sockets and queues hold.
+    for n in 1..=400 {
+        store.append(&session.id, vec![message(Role::User, &text)], None).await.expect("a message");
+        assert_eq!(seq(&awake.event().await), n);
+    }
+    // Who wakes up hears everything, and that it was late.
+    let socket = asleep.pop().expect("one of them");
+    let mut woken = Stream::from_socket(socket).await;
+    let (mut expected, mut was_late) = (1, false);
+    while expected <= 400 {
+        let event = woken.event().await;
+        match event.name.as_str() {
+            "history" => {}
+            "lagged" => was_late = true,
+            _ => {
+                assert_eq!(seq(&event), expected);
+                expected += 1;
+            }
+        }
+    }
+    assert!(was_late);
+}
+
+#[tokio::test]
+async fn all_events_are_followed_with_cursors_across_a_restart() {
+    let mut gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    let mut stream = gateway.follow("/events?follow=1", &[]).await;
+    gateway.say(&session, &["one"]).await;
+    let first = stream.event().await;
+    assert_eq!((first.name.as_str(), first.json()["session_id"].as_str()), ("message", Some("s-1")));
+    gateway.restart().await;
+    gateway.say(&session, &["two"]).await;
+    gateway.session("agent:main:chat:s-2", "s-2").await;
+    let id = first.id.expect("a cursor");
+    let mut stream = gateway.follow("/events?follow=1", &[("Last-Event-ID", &id)]).await;
+    assert_eq!(stream.event().await.json()["message"]["seq"], 2);
+    assert_eq!(stream.event().await.name, "session_created");
+    // A page is the same, and goes on where it ended.
+    let page = gateway.get("/events?limit=2").await.json();
+    assert_eq!(page["events"].as_array().map(Vec::len), Some(2));
+    let cursor = page["nextCursor"].as_str().expect("a cursor");
+    let page = gateway.get(&format!("/events?cursor={cursor}")).await.json();
+    assert_eq!(page["events"][0]["message"]["seq"], 2);
+    assert_eq!(gateway.get("/events?cursor=x").await.error(), "invalid_request");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_cursor_when_the_gateway_does() {
+    let mut gateway = Gateway::start().await;
+    let session = gateway.session(KEY, "s-1").await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    assert_eq!(stream.event().await.name, "history");
+    gateway.say(&session, &["one"]).await;
+    let first = stream.event().await;
+    let stop = gateway.stop.clone();
+    stop.cancel();
+    let last = stream.next().await.expect("where to go on");
+    assert_eq!((last.name.as_str(), last.id), ("", first.id));
+    assert_eq!(stream.next().await, None);
+    gateway.end().await;
+}
+
+/// A source of numbers that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+#[tokio::test]
+async fn every_message_is_heard_once_across_cuts_restarts_and_resets() {
+    const MESSAGES: u64 = 300;
+    let mut gateway = Gateway::start().await;
+    gateway.session(KEY, "s-1").await;
+    // Two handles write, as two processes would; they take turns only where a key is reset.
+    let newest = Arc::new(Mutex::new(("s-1".to_owned(), Vec::<(String, u64)>::new())));
+    let mut writers = Vec::new();
+    for n in 0..2_u64 {
+        let (store, newest) = (gateway.store(), Arc::clone(&newest));
+        writers.push(tokio::spawn(async move {
+            for count in 0..MESSAGES / 2 {
+                let mut turn = newest.lock().await;
+                if n == 0 && count % 40 == 39 {
+                    turn.0 = format!("s-1-{count}");
+                    store.ensure_session(new_session(KEY, &turn.0)).await.expect("a session");
+                }
+                let id = turn.0.parse().expect("an id");
+                // Some are hidden, and must be neither heard nor missed.
+                let role = if count % 7 == 3 { Role::ToolResult } else { Role::User };
+                let text = "text ".repeat(usize::try_from(count % 50).expect("small"));
+                let text = format!("{n} {count} {text}");
+                let appended = store.append(&id, vec![message(role, &text)], None).await.expect("a message");
+                if role == Role::User {
+                    let session = turn.0.clone();
+                    turn.1.push((session, appended.last_seq));
+                }
+                drop(turn);
+                tokio::task::yield_now().await;
+            }
+        }));
+    }
+    let mut dice = Dice(42);
+    let mut heard: Vec<(String, u64)> = Vec::new();
+    let (mut place, mut session, mut cuts) = (None::<String>, String::new(), 0);
+    loop {
+        let is_written = writers.iter().all(tokio::task::JoinHandle::is_finished);
+        if is_written && heard.len() == newest.lock().await.1.len() {
+            break;
+        }
+        let headers: Vec<(&str, &str)> =
+            place.iter().map(|place| ("Last-Event-ID", place.as_str())).collect();
+        let mut stream = gateway.follow(&path(), &headers).await;
+        assert_eq!(stream.status, 200);
+        // Cut at any byte; what came whole counts.
+        let cut = usize::try_from(dice.below(6_000)).expect("small");
+        let read = async {
+            while let Some(event) = stream.next_within(cut).await {
+                match event.name.as_str() {
+                    "history" => {
+                        let page = event.json();
+                        session = page["sessionId"].as_str().expect("an id").to_owned();
+                        let items = page["items"].as_array().expect("items").iter();
+                        heard.extend(
+                            items.map(|item| (session.clone(), item["seq"].as_u64().expect("a number"))),
+                        );
+                    }
+                    "message" => heard.push((session.clone(), seq(&event))),
+                    "reset" => session = event.json()["sessionId"].as_str().expect("an id").to_owned(),
+                    _ => {}
+                }
+                place = event.id.or(place.take());
+            }
+        };
+        // At the end nothing more comes, and nobody waits for it.
+        let _over = tokio::time::timeout(std::time::Duration::from_millis(100), read).await;
+        cuts += 1;
+        if dice.below(12) == 0 {
+            gateway.restart().await;
+        }
+    }
+    let expected = newest.lock().await.1.clone();
+    assert_eq!(heard, expected);
+    assert!(cuts > 20, "{cuts} cuts");
+}
+
+#[tokio::test]
+async fn a_token_for_one_agent_follows_only_what_it_sees() {
+    let gateway = Gateway::start().await;
+    let mine = gateway.session("agent:mine:chat:m-1", "m-1").await;
+    let other = gateway.session(KEY, "s-1").await;
+    let agent = Some("mine".parse().expect("an agent"));
+    let token = gateway.new_token(NewToken { scopes: vec![Scope::Read], agent, ..NewToken::default() }).await;
+    let bearer = format!("Bearer {token}");
+    let mut stream =
+        Stream::open(gateway.address, "/events?follow=1", &[("Authorization", bearer.as_str())]).await;
+    gateway.say(&other, &["not for it"]).await;
+    gateway.say(&mine, &["for it"]).await;
+    assert_eq!(stream.event().await.json()["session_id"], "m-1");
+}
