@@ -109,6 +109,8 @@ struct Inner {
     seated: Attended,
     /// Where posts go.
     channels: Mutex<Vec<Arc<dyn Channels>>>,
+    /// Who is told of runs that nobody here has open.
+    onlooker: Mutex<Option<Arc<dyn Person>>>,
 }
 
 /// Whose toolbox: in which session, of which agent, and where in its list.
@@ -140,6 +142,7 @@ impl App {
             attended: Attended::default(),
             seated: Attended::default(),
             channels: Mutex::default(),
+            onlooker: Mutex::default(),
         };
         Agents { inner: Arc::new(inner) }
     }
@@ -152,6 +155,15 @@ impl Agents {
 
     pub fn app(&self) -> &App {
         &self.inner.app
+    }
+
+    /// Lets somebody look on at every run of this node that nobody here has open.
+    pub fn look_on(&self, onlooker: Arc<dyn Person>) {
+        *self.inner.onlooker.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlooker);
+    }
+
+    fn onlooker(&self) -> Option<Arc<dyn Person>> {
+        self.inner.onlooker.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn person(&self) -> &Arc<dyn Person> {

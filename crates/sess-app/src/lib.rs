@@ -5,6 +5,7 @@
 
 pub mod agents;
 mod callers;
+mod chats;
 mod configured;
 mod context;
 mod error;
@@ -13,6 +14,7 @@ mod follow_ups;
 mod following;
 mod history;
 mod imports;
+mod managing;
 mod plans;
 mod reach;
 mod requests;
@@ -23,6 +25,7 @@ mod search;
 mod sending;
 mod sessions;
 mod spawning;
+mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
@@ -42,6 +45,7 @@ use sess_store::{PlanFiles, Store};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use callers::{Caller, Whoami};
+pub use chats::{Chat, ChatFile, ChatTo, Chatted, Through};
 pub use configured::{ConfigSource, Configured};
 pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, Transcript};
 pub use error::{Error, Kind, Result};
@@ -49,6 +53,7 @@ pub use events::{Event, EventPage, ReadEvents};
 pub use following::{Happened, SeenMessage, TranscriptPage, What};
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
+pub use managing::PatchSession;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use rows::ListRows;
@@ -60,6 +65,7 @@ pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
+pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
 
 /// How long a process that ends waits for the sweep.
@@ -217,6 +223,11 @@ impl App {
     fn plan_files(&self) -> Result<&PlanFiles> {
         let none = || Error::Unavailable("session plans are not available in this runtime".to_owned());
         self.inner.files.as_ref().ok_or_else(none)
+    }
+
+    /// Returns what the clock says.
+    pub fn time(&self) -> Timestamp {
+        self.now()
     }
 
     fn now(&self) -> Timestamp {

@@ -7,7 +7,7 @@ use sess_core::{
     key::{SessionKind, UnknownKind},
     policy::Verb,
     run::RunState,
-    session::{Runner, Sending, Session, ThinkingLevel},
+    session::{Runner, Sending, Session, ThinkingLevel, VerboseLevel},
 };
 use sess_protocol::sessions::{AgentInfo, Agents, DeliveryContext, Row, Rows};
 use sess_store::{Glance, LastReply, Reach, Store};
@@ -177,8 +177,7 @@ impl Render<'_> {
             total_tokens: Some(session.spent.tokens).filter(|tokens| *tokens > 0),
             total_cost: session.spent.cost,
             thinking_level: facts.thinking.map(ThinkingLevel::as_str).map(str::to_owned),
-            // Nothing here is verbose in levels.
-            verbose_level: None,
+            verbose_level: facts.verbose.map(VerboseLevel::as_str).map(str::to_owned),
             system_sent: (facts.runner == Runner::Here).then_some(glance.was_started),
             aborted_last_run,
             send_policy: facts.send_policy.map(Sending::as_str).map(str::to_owned),

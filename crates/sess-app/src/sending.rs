@@ -241,7 +241,7 @@ impl App {
     }
 
     /// Finds the session that a message may go to now.
-    async fn target(&self, outlook: &Outlook, to: &str) -> Result<NewSession> {
+    pub(crate) async fn target(&self, outlook: &Outlook, to: &str) -> Result<NewSession> {
         let reached = self.reach_from(outlook, to, Verb::Send).await?;
         if outlook.own.as_ref().is_some_and(|own| own.key == reached.key) {
             return Err(Error::Invalid("sessions_send cannot target the calling session".to_owned()));
@@ -281,7 +281,7 @@ impl App {
     }
 
     /// Writes the run that a message is in its target. Who sent it is ours to say.
-    fn new_send(
+    pub(crate) fn new_send(
         &self,
         caller: &Caller,
         outlook: &Outlook,
@@ -369,7 +369,7 @@ impl App {
     }
 }
 
-fn check_message(message: &str) -> Result<()> {
+pub(crate) fn check_message(message: &str) -> Result<()> {
     if message.trim().is_empty() {
         return Err(Error::Invalid("message must not be blank".to_owned()));
     }

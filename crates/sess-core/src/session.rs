@@ -199,6 +199,8 @@ pub enum Sending {
 }
 
 impl Sending {
+    pub const ALL: [Self; 2] = [Self::Allow, Self::Deny];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -242,6 +244,27 @@ impl ThinkingLevel {
     }
 }
 
+/// How much of its work a session shows in its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerboseLevel {
+    Off,
+    On,
+    Full,
+}
+
+impl VerboseLevel {
+    pub const ALL: [Self; 3] = [Self::Off, Self::On, Self::Full];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// How a session is reached and run, where that is not as usual.
 ///
 /// It is stored as JSON: fields are only ever added, each with a default.
@@ -261,6 +284,9 @@ pub struct Facts {
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
+    /// What the owner asked to see of its work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbose: Option<VerboseLevel>,
     /// The owner's own word about this session; the configuration's rules when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_policy: Option<Sending>,

@@ -100,3 +100,10 @@ pub struct EventsPage {
     /// Leads to what comes after these.
     pub next_cursor: String,
 }
+
+/// `tick`: the gateway is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tick {
+    /// Milliseconds.
+    pub at: i64,
+}

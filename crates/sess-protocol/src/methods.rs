@@ -117,3 +117,11 @@ pub struct AgentWait {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
+
+/// `sessions.delete`: what was deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Deleted {
+    /// Always true.
+    pub deleted: bool,
+    pub key: String,
+}

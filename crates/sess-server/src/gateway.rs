@@ -11,6 +11,7 @@ mod follower;
 mod http;
 mod hub;
 mod limits;
+mod mcp_http;
 mod metrics;
 mod openapi;
 mod origin;
@@ -20,6 +21,7 @@ mod routes;
 mod serve;
 mod sse;
 mod state;
+mod ws;
 
 pub use limits::Limits;
 pub use openapi::openapi;

@@ -29,7 +29,7 @@ use sess_core::{
     message::{Body, Provenance, Shape, Usage},
     plan,
     run::{BootTime, Errand, Lineage, Outcome, Run, RunState},
-    session::{Address, Channel, NewSession, Sending, Session},
+    session::{Address, Channel, NewSession, Sending, Session, ThinkingLevel, VerboseLevel},
 };
 use tokio::sync::watch;
 
@@ -82,7 +82,24 @@ pub trait Sessions: Send + Sync {
     /// Counts up to `most`; a larger number comes back as `most`.
     async fn count_sessions(&self, filter: &SessionFilter, most: u64) -> Result<u64>;
 
-    async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session>;
+    async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session> {
+        self.patch_session_as_one(id, vec![patch], at).await
+    }
+
+    /// Makes several changes in one commit, each told on its own.
+    async fn patch_session_as_one(
+        &self,
+        id: &SessionId,
+        patches: Vec<SessionPatch>,
+        at: Timestamp,
+    ) -> Result<Session>;
+
+    /// Starts a session over: `new` is what its key leads to from now on, and the transcript of `id` stays.
+    /// [`Error::Conflict`] while a run of it is open, or when the key leads elsewhere already.
+    async fn reset_session(&self, id: &SessionId, new: NewSession) -> Result<Session>;
+
+    /// Returns every transcript that a key has led to, oldest first.
+    async fn transcripts_of(&self, key: &SessionKey) -> Result<Vec<Session>>;
 
     /// Returns up to `limit` sessions that `reach` admits, sub-sessions included, each key's
     /// newest transcript alone: most recent activity first, ties by key.
@@ -653,6 +670,12 @@ pub enum SessionPatch {
     SendPolicy(Option<Sending>),
     /// Where it was talked to last.
     Delivery(Address),
+    /// `None` leaves it to the agent's own.
+    Model(Option<String>),
+    Thinking(Option<ThinkingLevel>),
+    Verbose(Option<VerboseLevel>),
+    DisplayName(Option<String>),
+    Label(Option<String>),
 }
 
 /// A message before the store gives it its place.

@@ -135,7 +135,7 @@ impl Node {
         self.agents.app().settle_ended(&*self.store).await?;
         self.begin_due().await?;
         if self.work == Work::All {
-            self.begin_posting();
+            self.begin_posting().await?;
             self.reap(now).await?;
         }
         Ok(())
@@ -199,25 +199,20 @@ impl Node {
         self.busy.insert(task.id(), Busy::Executing(of));
     }
 
-    /// Delivers posts, one at a time.
-    fn begin_posting(&mut self) {
-        if self.busy.values().any(|busy| *busy == Busy::Posting) || !self.agents.can_post() {
-            return;
+    /// Delivers posts, one at a time. What is not there begins nothing, whose end would wake this node again.
+    async fn begin_posting(&mut self) -> Result<()> {
+        if self.busy.values().any(|busy| *busy == Busy::Posting) {
+            return Ok(());
         }
+        let Some((post, lease)) = self.agents.take_post(&*self.store).await? else { return Ok(()) };
         let (agents, store) = (self.agents.clone(), Arc::clone(&self.store));
         let task = self.tasks.spawn(async move {
-            loop {
-                match agents.post_next(&*store).await {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "posts cannot be delivered now");
-                        break;
-                    }
-                }
+            if let Err(error) = agents.deliver(&*store, &post, &lease).await {
+                tracing::warn!(%error, post = post.id, "a post was not delivered now");
             }
         });
         self.busy.insert(task.id(), Busy::Posting);
+        Ok(())
     }
 
     /// Archives spawned sessions that have been over for long enough.
@@ -263,6 +258,8 @@ impl Agents {
         let mut attendance = Attendance::in_background(halt, waiting);
         if self.inner.seated.contains(session) {
             attendance.person = Arc::clone(self.person());
+        } else if let Some(onlooker) = self.onlooker() {
+            attendance.person = onlooker;
         }
         let executed = self.execute(store, run, lease, stop, &attendance).await;
         // What it started would pile up: nobody knows when this session is spoken to again.

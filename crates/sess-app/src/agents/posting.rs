@@ -10,7 +10,7 @@ use sess_core::{
     Timestamp,
     session::{Address, Channel, Session},
 };
-use sess_store::{Post, PostTried, Store};
+use sess_store::{Lease, Post, PostTried, Store};
 
 use super::Agents;
 use crate::Result;
@@ -38,25 +38,24 @@ impl Agents {
         self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).push(channels);
     }
 
-    pub(super) fn can_post(&self) -> bool {
-        !self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Tries the oldest post that is due; tells whether there was one.
-    pub(super) async fn post_next(&self, store: &dyn Store) -> Result<bool> {
-        let doors = self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let open: Vec<Channel> = doors.iter().flat_map(|door| door.channels()).collect();
-        if open.is_empty() {
-            return Ok(false);
-        }
+    /// Takes the oldest post that is due, for as long as it may take to deliver it.
+    ///
+    /// Every node has the web chat: it is the transcript.
+    pub(super) async fn take_post(&self, store: &dyn Store) -> Result<Option<(Post, Lease)>> {
+        let mut open: Vec<Channel> = self.doors().iter().flat_map(|door| door.channels()).collect();
+        open.push(Channel::Webchat);
         let mut lease = self.new_lease()?;
         let try_millis = u64::try_from(TRY_MAX.as_millis()).unwrap_or(u64::MAX);
         lease.until = sess_store::boot_time()?.plus(try_millis.saturating_mul(2));
-        let Some(post) = store.take_post(&open, lease.clone(), self.app().now()).await? else {
-            return Ok(false);
-        };
-        let tried = match store.session(&post.session).await? {
-            Some(session) => match self.try_post(&session, &doors, &post).await? {
+        let post = store.take_post(&open, lease.clone(), self.app().now()).await?;
+        Ok(post.map(|post| (post, lease)))
+    }
+
+    /// Tries to deliver a post, and records what came of it.
+    pub(super) async fn deliver(&self, store: &dyn Store, post: &Post, lease: &Lease) -> Result<()> {
+        let given_up = |error: String| PostTried::Failed { error, retry_at: None };
+        let tried = match store.session(&post.session).await {
+            Ok(Some(session)) => match self.try_post(store, &session, post).await? {
                 Ok(()) => PostTried::Delivered,
                 Err(error) => {
                     let retry_at = retry_at(post.tries + 1, self.app().now());
@@ -64,22 +63,31 @@ impl Agents {
                 }
             },
             // It does not come back, and nobody is left whose policy would allow the post.
-            None => PostTried::Failed { error: "its session was deleted".to_owned(), retry_at: None },
+            Ok(None) => given_up("its session was deleted".to_owned()),
+            Err(sess_store::Error::Damaged(reason)) => given_up(reason),
+            Err(error) => return Err(error.into()),
         };
-        store.end_post(post.id, &lease, tried, self.app().now()).await?;
-        Ok(true)
+        Ok(store.end_post(post.id, lease, tried, self.app().now()).await?)
+    }
+
+    fn doors(&self) -> Vec<Arc<dyn Channels>> {
+        self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn try_post(
         &self,
+        store: &dyn Store,
         session: &Session,
-        doors: &[Arc<dyn Channels>],
         post: &Post,
     ) -> Result<Result<(), String>> {
         // The policy of now counts, not the one of when it was written.
         if self.app().address_of(session)?.is_none() {
             return Ok(Err("send blocked by session policy".to_owned()));
         }
+        if post.address.channel == Channel::Webchat {
+            return Ok(self.app().post_to_webchat(store, post).await.map_err(|error| error.to_string()));
+        }
+        let doors = self.doors();
         let door = doors.iter().find(|door| door.channels().contains(&post.address.channel));
         let Some(door) = door else {
             return Ok(Err(format!("the channel {} is closed", post.address.channel)));

@@ -126,7 +126,7 @@ async fn waited<T: Send + 'static>(
 }
 
 /// What this caller may not see is not there.
-fn unseen(error: sess_app::Error, given: &str) -> Problem {
+pub(super) fn unseen(error: sess_app::Error, given: &str) -> Problem {
     if error.kind() == sess_app::Kind::Denied {
         return Problem::not_found(format!("Session not found: {given}"));
     }

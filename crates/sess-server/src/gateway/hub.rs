@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use sess_app::{App, Happened, SeenMessage, What};
 use sess_core::{RunId, SessionId, SessionKey};
-use tokio::sync::broadcast;
+use tokio::sync::{OnceCell, broadcast};
 use tokio_util::sync::CancellationToken;
 
 /// How much a follower of one session may be behind.
@@ -31,13 +31,13 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Something that followers hear of.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Told {
-    /// 0 for what is not stored.
-    pub(super) position: u64,
     pub(super) session: SessionId,
     pub(super) key: SessionKey,
     pub(super) news: News,
+    /// What it is to those who list sessions, as the payload of a frame; made once, for all of them.
+    pub(super) changed: OnceCell<Arc<str>>,
 }
 
 /// A message on its way to followers. Each form that they get it in is made once, for all of them.
@@ -46,11 +46,13 @@ pub(super) struct Fanned {
     seen: SeenMessage,
     /// As a piece of an event stream.
     pub(super) event: OnceLock<Bytes>,
+    /// As the payload of a frame.
+    pub(super) frame: OnceLock<Arc<str>>,
 }
 
 impl From<SeenMessage> for Fanned {
     fn from(seen: SeenMessage) -> Self {
-        Self { seen, event: OnceLock::new() }
+        Self { seen, event: OnceLock::new(), frame: OnceLock::new() }
     }
 }
 
@@ -103,7 +105,7 @@ impl Hub {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned();
         let Some(key) = known else { return };
         let news = News::Delta { run: run.clone(), text };
-        self.tell(Told { position: 0, session: session.clone(), key, news });
+        self.tell(Told { session: session.clone(), key, news, changed: OnceCell::new() });
     }
 
     /// Follows the store after a position, until it is stopped.
@@ -149,7 +151,7 @@ impl Hub {
     }
 
     async fn told(&self, item: Happened) -> Result<Option<Told>, sess_app::Error> {
-        let Happened { position, session, what } = item;
+        let Happened { session, what, .. } = item;
         let key = match &what {
             What::Created { key } | What::Deleted { key } => Some(key.clone()),
             _ => self.key_of(&session).await?,
@@ -161,7 +163,7 @@ impl Hub {
             What::Damaged => return Ok(None),
             other => News::Other(other),
         };
-        Ok(Some(Told { position, session, key, news }))
+        Ok(Some(Told { session, key, news, changed: OnceCell::new() }))
     }
 
     async fn key_of(&self, session: &SessionId) -> Result<Option<SessionKey>, sess_app::Error> {

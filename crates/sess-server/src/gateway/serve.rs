@@ -25,7 +25,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{cursor::Cursors, limits::Limits, origin::Names, routes, state::State};
+use super::{cursor::Cursors, limits::Limits, origin::Names, routes, state::State, ws::Deltas};
 use crate::Error;
 
 /// What is buffered of one connection, in and out, at most.
@@ -97,6 +97,7 @@ pub async fn serve(
         async move { state.watch_tokens().await }
     });
     if let Some(agents) = agents {
+        agents.look_on(Arc::new(Deltas::new(Arc::clone(&state.hub))));
         let stop = stop.clone();
         services.spawn(async move {
             if let Err(error) = agents.work(Work::All, &stop).await {
@@ -107,8 +108,11 @@ pub async fn serve(
     ready(address);
     let mut connections = accept(&state, &listener, tls.as_ref()).await;
     // From here on `readyz` says no, streams end, and connections close after their answer.
-    let drained =
-        tokio::time::timeout(drain_within, async { while connections.join_next().await.is_some() {} });
+    let drained = tokio::time::timeout(drain_within, async {
+        while connections.join_next().await.is_some() {}
+        state.sockets.close();
+        state.sockets.wait().await;
+    });
     if drained.await.is_err() {
         tracing::warn!("{} connections did not end in time and are cut", connections.len());
         connections.shutdown().await;
@@ -136,7 +140,7 @@ async fn accept(state: &Arc<State>, listener: &TcpListener, tls: Option<&TlsAcce
                 continue;
             }
         };
-        if connections.len() >= state.limits.connections {
+        if state.metrics.connections.get() >= state.limits.connections as u64 {
             state.metrics.refused_connections.add(1);
             // It fits into the empty buffer of a new connection, or is not worth waiting for.
             let _told = stream.try_write(FULL);

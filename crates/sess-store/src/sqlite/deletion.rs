@@ -26,9 +26,10 @@ pub(super) fn delete(tx: &mut Transaction<'_>, id: &SessionId, by: &str, at: Tim
     connection.prepare_cached("DELETE FROM plan_revisions WHERE session = ?1")?.execute([n])?;
     connection.prepare_cached("DELETE FROM seats WHERE session = ?1")?.execute([n])?;
     connection.prepare_cached(DELETE_PLAN_EVENTS)?.execute([n])?;
-    // A title is mostly words of the first message, and a label somebody's words, too.
+    // A title is mostly words of the first message, and names are somebody's words, too.
     session.title.clear();
     session.facts.label = None;
+    session.facts.display_name = None;
     bury(tx, n, &session, at)?;
     let what = Happening::SessionDeleted {
         at,

@@ -100,9 +100,11 @@ fn scrub(
     if let Some(session) = &mut session {
         let title = mask.text(&session.title);
         let label = session.facts.label.as_deref().and_then(|label| mask.text(label));
-        texts += u64::from(title.is_some()) + u64::from(label.is_some());
+        let name = session.facts.display_name.as_deref().and_then(|name| mask.text(name));
+        texts += u64::from(title.is_some()) + u64::from(label.is_some()) + u64::from(name.is_some());
         session.title = title.unwrap_or_else(|| session.title.clone());
         session.facts.label = label.or_else(|| session.facts.label.clone());
+        session.facts.display_name = name.or_else(|| session.facts.display_name.clone());
     }
     texts += of_messages(n, mask)?;
     texts += of_plan(n, mask)?;

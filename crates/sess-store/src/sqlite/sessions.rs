@@ -10,7 +10,7 @@ use sess_core::{
 };
 
 use super::{
-    Sqlite, crc, deletion, feed, messages, reach,
+    Sqlite, crc, deletion, feed, messages, reach, runs,
     writer::{JobResult, Transaction},
 };
 use crate::{Archived, Error, Happening, Reach, Result, SessionFilter, SessionPatch, Sessions};
@@ -99,41 +99,52 @@ impl Sessions for Sqlite {
         })
     }
 
-    async fn patch_session(&self, id: &SessionId, patch: SessionPatch, at: Timestamp) -> Result<Session> {
+    async fn patch_session_as_one(
+        &self,
+        id: &SessionId,
+        patches: Vec<SessionPatch>,
+        at: Timestamp,
+    ) -> Result<Session> {
         let id = id.clone();
         self.writer
             .write(move |tx| {
                 let (n, mut session) = require(tx.connection(), &id)?;
-                let change = match patch {
-                    SessionPatch::Title(title) => {
-                        session.title = title;
-                        "renamed"
+                for patch in patches {
+                    if let Some(change) = apply(patch, &mut session, at) {
+                        change_row(tx, n, &session, change, at)?;
                     }
-                    SessionPatch::Starred(starred) => {
-                        session.starred = starred;
-                        if starred { "starred" } else { "unstarred" }
-                    }
-                    SessionPatch::Archived(archived) => {
-                        session.archived_at = archived.then_some(at);
-                        if archived { "archived" } else { "unarchived" }
-                    }
-                    SessionPatch::SendPolicy(policy) => {
-                        session.facts.send_policy = policy;
-                        "send_policy"
-                    }
-                    SessionPatch::Delivery(address) => {
-                        // Told at every message, and mostly the same.
-                        if session.facts.delivery.as_ref() == Some(&address) {
-                            return Ok(session);
-                        }
-                        session.facts.delivery = Some(address);
-                        "delivery"
-                    }
-                };
-                change_row(tx, n, &session, change, at)?;
+                }
                 Ok(session)
             })
             .await
+    }
+
+    async fn reset_session(&self, id: &SessionId, new: NewSession) -> Result<Session> {
+        let id = id.clone();
+        self.writer
+            .write(move |tx| {
+                let (n, session) = require(tx.connection(), &id)?;
+                if runs::has_open(tx.connection(), n)? {
+                    return Err(Error::Conflict(format!("session {id} has a run that has not ended")).into());
+                }
+                let newest: i64 = tx
+                    .connection()
+                    .prepare_cached("SELECT max(n) FROM sessions WHERE key = ?1 AND deleted_at IS NULL")?
+                    .query_row([session.key.as_str()], |row| row.get(0))?;
+                if newest != n || session.key != new.key {
+                    let text = format!("session {id} was started over already: {} leads elsewhere", new.key);
+                    return Err(Error::Conflict(text).into());
+                }
+                let (n, _) = ensure(tx, &new, false)?;
+                let at = new.created_at;
+                feed::record(tx, n, &Happening::SessionChanged { at, change: "reset".to_owned() })?;
+                Ok(whole(by_n(tx.connection(), n)?, &new.id)?)
+            })
+            .await
+    }
+
+    async fn transcripts_of(&self, key: &SessionKey) -> Result<Vec<Session>> {
+        self.many("key = ?1 AND deleted_at IS NULL ORDER BY n", params![key.as_str()])
     }
 
     async fn list_within(&self, reach: &Reach, offset: u64, limit: usize) -> Result<Vec<Session>> {
@@ -197,6 +208,55 @@ fn readable(rows: Vec<(i64, Readable)>) -> Vec<Session> {
         }
     });
     readable.collect()
+}
+
+/// Changes a session, and names the change; `None` when nothing is other than before.
+fn apply(patch: SessionPatch, session: &mut Session, at: Timestamp) -> Option<&'static str> {
+    let facts = &mut session.facts;
+    Some(match patch {
+        SessionPatch::Title(title) => {
+            session.title = title;
+            "renamed"
+        }
+        SessionPatch::Starred(starred) => {
+            session.starred = starred;
+            if starred { "starred" } else { "unstarred" }
+        }
+        SessionPatch::Archived(archived) => {
+            session.archived_at = archived.then_some(at);
+            if archived { "archived" } else { "unarchived" }
+        }
+        SessionPatch::SendPolicy(policy) => {
+            facts.send_policy = policy;
+            "send_policy"
+        }
+        // Told at every message, and mostly the same.
+        SessionPatch::Delivery(address) if facts.delivery.as_ref() == Some(&address) => return None,
+        SessionPatch::Delivery(address) => {
+            facts.delivery = Some(address);
+            "delivery"
+        }
+        SessionPatch::Model(model) => {
+            facts.model = model;
+            "model"
+        }
+        SessionPatch::Thinking(level) => {
+            facts.thinking = level;
+            "thinking"
+        }
+        SessionPatch::Verbose(level) => {
+            facts.verbose = level;
+            "verbose"
+        }
+        SessionPatch::DisplayName(name) => {
+            facts.display_name = name;
+            "display_name"
+        }
+        SessionPatch::Label(label) => {
+            facts.label = label;
+            "label"
+        }
+    })
 }
 
 /// Goes from one agent's keys to the next one's, whatever their number.

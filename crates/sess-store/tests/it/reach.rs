@@ -88,7 +88,9 @@ fn any_key() -> impl Strategy<Value = SessionKey> {
     let address = prop::collection::vec(part, 1..5).prop_map(|parts| parts.join(":"));
     let prefix =
         prop::sample::select(vec!["agent:a:", "agent:main:", "agent:group:", "cron:", "hook:", "node-"]);
-    (prefix, address).prop_map(|(prefix, address)| key(&format!("{prefix}{address}")))
+    let kind = prop::sample::select(vec!["", "chat:", "subagent:", "main:thread:", "x:group:", "é:channel:"]);
+    (prefix, kind, address)
+        .prop_filter_map("a key", |(prefix, kind, address)| format!("{prefix}{kind}{address}").parse().ok())
 }
 
 #[test]

@@ -11,8 +11,8 @@ use super::{Call, Problem, json, unseen};
 use crate::gateway::{cursor::Cursor, follower::Follower, sse, state::State};
 
 /// How many messages one page has when nobody says, and at most.
-const PAGE_LEN: u64 = 200;
-const PAGE_LEN_MAX: u64 = 1_000;
+pub(in crate::gateway) const PAGE_LEN: u64 = 200;
+pub(in crate::gateway) const PAGE_LEN_MAX: u64 = 1_000;
 
 pub(in crate::gateway) async fn history(call: Call, access: Access) -> Result<Response, Problem> {
     let limit = call.query.number("limit", 1..=PAGE_LEN_MAX)?.unwrap_or(PAGE_LEN);
@@ -70,7 +70,7 @@ async fn resume(
 }
 
 /// Returns the place that a cursor names, in a session of the key that was asked for.
-async fn place(
+pub(in crate::gateway) async fn place(
     state: &State,
     caller: &Caller,
     given: &str,
@@ -87,7 +87,7 @@ async fn place(
     Ok((reached.key, cursor))
 }
 
-async fn page(
+pub(in crate::gateway) async fn page(
     state: &State,
     caller: &Caller,
     given: &str,
@@ -99,7 +99,7 @@ async fn page(
     page.map_err(|error| unseen(error, given))
 }
 
-fn rendered(state: &State, page: TranscriptPage) -> HistoryPage {
+pub(in crate::gateway) fn rendered(state: &State, page: TranscriptPage) -> HistoryPage {
     let oldest = page.messages.first().map(|message| message.seq).filter(|_| page.has_more);
     HistoryPage {
         next_cursor: oldest.map(|seq| state.cursors.seal(&page.session.id, seq)),

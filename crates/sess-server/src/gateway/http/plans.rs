@@ -35,7 +35,7 @@ pub(in crate::gateway) async fn review(call: Call, access: Access) -> Result<Res
     Ok(json(&state(app.review_plan_of(&caller, &given, review).await?)))
 }
 
-fn verdict(decision: Decision) -> Verdict {
+pub(in crate::gateway) fn verdict(decision: Decision) -> Verdict {
     match decision {
         Decision::Approve => Verdict::Approve,
         Decision::RequestChanges => Verdict::RequestChanges,
@@ -43,6 +43,6 @@ fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-fn state(answer: PlanAnswer) -> PlanState {
+pub(in crate::gateway) fn state(answer: PlanAnswer) -> PlanState {
     PlanState { session_id: answer.session_id, revision: answer.revision, state: answer.state }
 }

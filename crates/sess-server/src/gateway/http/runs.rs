@@ -8,10 +8,10 @@ use sess_protocol::runs::{RunRow, Runs, WaitBody};
 
 use super::{Call, Problem, json, json_body_or_default, unseen, waited};
 
-const RUNS_MAX: u64 = 1_000;
+pub(in crate::gateway) const RUNS_MAX: u64 = 1_000;
 /// How long a run is waited for when nobody says, and at most.
-const WAIT_MS: u64 = 30_000;
-const WAIT_MS_MAX: u64 = 600_000;
+pub(in crate::gateway) const WAIT_MS: u64 = 30_000;
+pub(in crate::gateway) const WAIT_MS_MAX: u64 = 600_000;
 
 pub(in crate::gateway) async fn list(call: Call, access: Access) -> Result<Response, Problem> {
     let limit = call.query.number("limit", 1..=RUNS_MAX)?;
