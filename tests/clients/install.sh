@@ -1,8 +1,8 @@
 #!/bin/bash
-# Installs the MCP clients that the tests in this directory drive, at pinned
+# Installs the clients that the tests in this directory drive, at pinned
 # versions, from npm and PyPI.
 #
-# usage: install.sh [inspector | conformance | conformance2 | py]…    no name: all
+# usage: install.sh [inspector | conformance | conformance2 | py | schemathesis]…    no name: all
 #
 # They are kept in $CLIENTS_DIR (default: target/clients) and installed once: a
 # client whose pinned version is already there is left alone. Node itself comes
@@ -13,7 +13,7 @@ CLIENTS_DIR=${CLIENTS_DIR:-target/clients}
 mkdir -p "$CLIENTS_DIR"
 cd "$CLIENTS_DIR"
 wanted=" $* "
-[ $# -eq 0 ] && wanted=" inspector conformance conformance2 py "
+[ $# -eq 0 ] && wanted=" inspector conformance conformance2 py schemathesis "
 
 npm_client() { # directory, package@version
   local directory=$1 package=$2
@@ -42,7 +42,12 @@ for client in $wanted; do
   conformance2) npm_client conformance2 @modelcontextprotocol/conformance@0.2.0-alpha.12 ;;
   py)
     [ -x py/v/bin/python ] || python3 -m venv py/v
-    py/v/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0
+    py/v/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0 websockets==17.4
+    ;;
+  schemathesis)
+    # Apart from the others: it wants versions of its own of what they share.
+    [ -x schemathesis/v/bin/python ] || python3 -m venv schemathesis/v
+    schemathesis/v/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
     ;;
   *)
     echo "unknown client: $client" >&2

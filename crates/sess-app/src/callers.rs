@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
-    identity::{Claim, Identity, Signals, identify, is_agent},
+    identity::{Claim, Evidence, Identity, MCP_SESSION_ID, Signals, identify, is_agent},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     run::Run,
     sandbox::SessionTools,
@@ -61,9 +61,11 @@ impl App {
     /// Works out who is calling: an agent, whatever session it turns out to be.
     pub fn caller(&self, signals: &Signals) -> Caller {
         let identity = identify(signals);
+        // A connection's id says nothing about whose it is; the client's name may.
+        let is_connection = identity.evidence == Evidence::CallMeta(MCP_SESSION_ID);
         let agent = match &identity.session {
-            Claim::Id(_, source) => source.agent(),
-            Claim::Key(_) | Claim::Own | Claim::Invalid(_) => {
+            Claim::Id(_, source) if !is_connection => source.agent(),
+            Claim::Id(..) | Claim::Key(_) | Claim::Own | Claim::Invalid(_) => {
                 vendor(signals.client_name.as_deref().unwrap_or_default())
                     .map_or_else(AgentId::main, Source::agent)
             }

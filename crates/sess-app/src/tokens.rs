@@ -12,7 +12,7 @@ use sess_core::{
 use sess_protocol::tokens::{Scope, TokenRow};
 use sess_store::{TokenKind, TokenRecord};
 
-use crate::{App, Caller, Error, Result, Signals, requests::sha256};
+use crate::{App, Caller, Error, Result, Signals, requests::sha256, sessions::may_manage};
 
 /// How long a one-time link counts.
 pub const LOGIN_CODE_FOR: Duration = Duration::from_secs(60);
@@ -98,6 +98,12 @@ impl App {
         self.store()?;
         let new = self.new_secret();
         Ok(Secret(sess_store::owner_token(self.home()?, new.reveal())?))
+    }
+
+    /// Returns what a caller at the command line may give away: the owner everything, an agent nothing.
+    pub fn owner_access(&self, caller: &Caller) -> Result<Access> {
+        may_manage(caller, "use tokens and open the gateway's page")?;
+        Ok(Access::owner())
     }
 
     /// Works out what a token lets its holder do; `None` for one that does not count.
@@ -235,14 +241,21 @@ impl App {
 
     /// Returns the caller that somebody with this access is.
     pub fn door_caller(&self, access: &Access, client: Option<&str>) -> Caller {
-        let explicit = access.session.as_ref().map(ToString::to_string);
-        let signals = Signals { explicit, client_name: client.map(str::to_owned), ..Signals::default() };
+        let token_session = access.session.as_ref().map(ToString::to_string);
+        let signals = Signals { token_session, client_name: client.map(str::to_owned), ..Signals::default() };
         let mut caller = self.caller(&signals);
         if access.session.is_none() {
             caller.standing = Standing::Owner;
             caller.only.clone_from(&access.agent);
         }
         caller
+    }
+
+    /// Returns the agent that calls tools over HTTP with this access: the session that its token stands
+    /// for, else what the call says.
+    pub fn agent_caller(&self, access: &Access, said: Signals) -> Caller {
+        let token_session = access.session.as_ref().map(ToString::to_string);
+        self.caller(&Signals { explicit: None, token_session, env: Vec::new(), ..said })
     }
 
     async fn token_of(&self, secret: &str) -> Result<Option<TokenRecord>> {

@@ -9,12 +9,16 @@ use crate::{SessionId, SessionKey, Source, id::InvalidSessionId};
 pub struct Signals {
     /// `--session`, from whoever started this process.
     pub explicit: Option<String>,
+    /// The session that the token of this call stands for.
+    pub token_session: Option<String>,
     /// The environment of this process, as far as it was asked for.
     pub env: Vec<(String, String)>,
     /// `_meta.threadId` of this call, which Codex sends.
     pub thread_id: Option<String>,
     /// `agent-session-id` of this call, which goose sends.
     pub agent_session_id: Option<String>,
+    /// `Mcp-Session-Id` of this call: the client's connection, in older revisions over HTTP.
+    pub mcp_session_id: Option<String>,
     /// The name the client gave itself.
     pub client_name: Option<String>,
 }
@@ -43,6 +47,7 @@ pub enum Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     Explicit,
+    Token,
     Env(&'static str),
     CallMeta(&'static str),
     Nothing,
@@ -52,12 +57,16 @@ impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Explicit => f.write_str("--session"),
+            Self::Token => f.write_str("the token, which stands for this session"),
             Self::Env(name) => write!(f, "{name} in the environment"),
             Self::CallMeta(name) => write!(f, "{name} of the call"),
             Self::Nothing => f.write_str("no signal: a session of this process"),
         }
     }
 }
+
+/// The header by which older revisions of MCP know a connection over HTTP.
+pub const MCP_SESSION_ID: &str = "Mcp-Session-Id";
 
 /// The variable that names a session for whatever is started below.
 pub const SESS_SESSION: &str = "SESS_SESSION";
@@ -89,7 +98,7 @@ pub fn is_agent(signals: &Signals) -> bool {
 
 /// Decides whose call this is.
 ///
-/// The order: an explicit session, the host's own signal (the call's before the
+/// The order: an explicit session, the one that a token stands for, the host's own signal (the call's before the
 /// environment's), `SESS_SESSION`, a session of our own. `SESS_SESSION` comes
 /// after the host, because an inherited variable must not make a nested host
 /// write its parent's plan; for the same reason a host variable counts only
@@ -98,9 +107,13 @@ pub fn identify(signals: &Signals) -> Identity {
     if let Some(text) = &signals.explicit {
         return Identity { session: claim(text), evidence: Evidence::Explicit };
     }
+    if let Some(text) = &signals.token_session {
+        return Identity { session: claim(text), evidence: Evidence::Token };
+    }
     let per_call = [
         (&signals.thread_id, Source::Codex, "_meta.threadId"),
         (&signals.agent_session_id, Source::Goose, "agent-session-id"),
+        (&signals.mcp_session_id, Source::Native, MCP_SESSION_ID),
     ];
     for (value, source, name) in per_call {
         if let Some(id) = value.as_deref().filter(|id| !id.is_empty()) {
@@ -170,6 +183,8 @@ mod tests {
             match name {
                 "--session" => told.explicit = Some(value),
                 "threadId" => told.thread_id = Some(value),
+                "token" => told.token_session = Some(value),
+                "Mcp-Session-Id" => told.mcp_session_id = Some(value),
                 "agent-session-id" => told.agent_session_id = Some(value),
                 "client" => told.client_name = Some(value),
                 variable => told.env.push((variable.to_owned(), value)),
@@ -198,6 +213,13 @@ mod tests {
         check(&["--session=x", "threadId=t1", "SESS_SESSION=s1"], "native:x by --session");
         check(&["AGENT_SESSION_ID=20261115_1"], "goose:20261115_1 by AGENT_SESSION_ID in the environment");
         check(&["CLAUDE_CODE_SESSION_ID="], "own by no signal: a session of this process");
+    }
+
+    #[test]
+    fn over_http_a_token_comes_before_what_the_call_says() {
+        check(&["token=s1", "threadId=t1"], "native:s1 by the token, which stands for this session");
+        check(&["threadId=t1", "Mcp-Session-Id=m1"], "codex:t1 by _meta.threadId of the call");
+        check(&["Mcp-Session-Id=m1"], "native:m1 by Mcp-Session-Id of the call");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod follower;
 mod http;
 mod hub;
 mod limits;
+mod mcp_http;
 mod metrics;
 mod openapi;
 mod origin;

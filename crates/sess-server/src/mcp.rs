@@ -1,4 +1,4 @@
-//! The MCP door: the tools of `sess-app`, over standard input and output.
+//! The MCP door: the tools of `sess-app`, over standard input and output. The gateway has it over HTTP.
 //!
 //! One server speaks every revision that clients use: 2026-07-28, where each
 //! request carries its own metadata and nothing needs to come first, and the
@@ -11,11 +11,12 @@ mod lines;
 mod offer;
 mod stdin;
 mod views;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
@@ -28,7 +29,9 @@ use rmcp::service::{RequestContext, serve_directly};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use sess_app::tools::{ToolAnswer, ToolCall, Toolset};
-use sess_app::{App, Caller, Signals};
+use sess_app::{Access, App, Caller, Signals};
+use sess_core::identity::MCP_SESSION_ID;
+use sess_protocol::tokens::Scope;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, Semaphore};
 
@@ -50,6 +53,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
 /// Where a call's metadata names it, so that a retry acts once.
 const IDEMPOTENCY_KEY: &str = "intersession/idempotencyKey";
+
+/// Where goose says which session calls: in the metadata, and as a header.
+const AGENT_SESSION_ID: &str = "agent-session-id";
 
 /// What the model is told about this server, as far as it is served.
 const ABOUT: &str = "Intersession is the session layer for AI agents.";
@@ -125,19 +131,34 @@ where
 }
 
 /// One client's view of the app: the tools it may call, and who it is.
-struct Door {
+#[derive(Clone)]
+pub(crate) struct Door {
     app: App,
-    offer: Offer,
-    explicit_session: Option<String>,
-    env: Vec<(String, String)>,
-    sessions_called: Arc<Notify>,
+    offer: Arc<Offer>,
+    way: Way,
+}
+
+/// How a client reaches us, which is where to look for who it is.
+#[derive(Clone)]
+enum Way {
+    /// It started this process.
+    Process { explicit_session: Option<String>, env: Vec<(String, String)>, sessions_called: Arc<Notify> },
+    /// Each request brings its own [`Access`].
+    Http,
 }
 
 impl Door {
     fn new(app: App, options: McpOptions) -> Result<Self, Error> {
         let McpOptions { toolsets, tools, explicit_session, env, sessions_called } = options;
-        let offer = Offer::new(&toolsets, tools.as_deref())?;
-        Ok(Self { app, offer, explicit_session, env, sessions_called })
+        let offer = Arc::new(Offer::new(&toolsets, tools.as_deref())?);
+        Ok(Self { app, offer, way: Way::Process { explicit_session, env, sessions_called } })
+    }
+
+    /// Returns the door for requests over HTTP; each has an [`Access`] among the extensions of its
+    /// [`Parts`].
+    pub(crate) fn over_http(app: App) -> Self {
+        let offer = Offer::new(&Toolset::ALL, None).expect("no tool is named that could be unknown");
+        Self { app, offer: Arc::new(offer), way: Way::Http }
     }
 
     /// Returns who is calling, as far as this request and our environment tell.
@@ -145,12 +166,38 @@ impl Door {
     /// Asked anew for each request: one Codex process serves several threads,
     /// and in the newest revision each request names its client itself.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        self.app.caller(&Signals {
-            explicit: self.explicit_session.clone(),
-            env: self.env.clone(),
+        let said = Signals {
             thread_id: meta(context, "threadId"),
-            agent_session_id: meta(context, "agent-session-id"),
+            agent_session_id: meta(context, AGENT_SESSION_ID),
             client_name: context.client_info().map(|client| client.name),
+            ..Signals::default()
+        };
+        match &self.way {
+            Way::Process { explicit_session, env, .. } => {
+                let (explicit, env) = (explicit_session.clone(), env.clone());
+                self.app.caller(&Signals { explicit, env, ..said })
+            }
+            Way::Http => {
+                let agent_session_id = said.agent_session_id.clone();
+                let said = Signals {
+                    agent_session_id: agent_session_id.or_else(|| header(context, AGENT_SESSION_ID)),
+                    mcp_session_id: header(context, MCP_SESSION_ID),
+                    ..said
+                };
+                self.app.agent_caller(access(context), said)
+            }
+        }
+    }
+
+    /// Refuses a tool that changes something to a token that only reads.
+    fn refusal(&self, context: &RequestContext<RoleServer>, name: &str) -> Option<ErrorData> {
+        if matches!(self.way, Way::Process { .. }) {
+            return None;
+        }
+        let needed = if self.offer.is_read_only(name) { Scope::Read } else { Scope::Write };
+        (!access(context).allows(needed)).then(|| {
+            let sentence = format!("{name} needs a token with the scope {}", needed.as_str());
+            ErrorData::invalid_request(sentence, None)
         })
     }
 
@@ -184,8 +231,13 @@ impl Door {
         if !self.offer.has(name) {
             return Ok(None);
         }
-        if offer::is_of_sessions(name) {
-            self.sessions_called.notify_one();
+        if let Some(refusal) = self.refusal(context, name) {
+            return Err(refusal);
+        }
+        if let Way::Process { sessions_called, .. } = &self.way
+            && offer::is_of_sessions(name)
+        {
+            sessions_called.notify_one();
         }
         let app = self.app.clone();
         let mut caller = self.caller(context);
@@ -222,6 +274,17 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
 /// Returns a text from the metadata of a request.
 fn meta(context: &RequestContext<RoleServer>, key: &str) -> Option<String> {
     context.meta.0.0.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Returns a header of a request that came over HTTP.
+fn header(context: &RequestContext<RoleServer>, name: &str) -> Option<String> {
+    context.extensions.get::<Parts>()?.headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Returns what the token of a request that came over HTTP allows.
+fn access(context: &RequestContext<RoleServer>) -> &Access {
+    let parts = context.extensions.get::<Parts>().expect("rmcp hands on each request with its parts");
+    parts.extensions.get().expect("a request is admitted before it comes here")
 }
 
 /// Returns the key of a call; a number or anything else counts as its JSON, so that nobody who

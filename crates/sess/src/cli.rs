@@ -60,6 +60,24 @@ pub enum Command {
     /// Serve the tools to an agent over MCP, on standard input and output
     Mcp(Mcp),
 
+    /// Serve sessions over HTTP, WebSocket and MCP, with a web page, and execute the agents' runs
+    ///
+    /// Programs get in with a token (`sess token`), people with `sess open`. It listens on this machine alone
+    /// unless --listen or gateway.listen says otherwise, and then needs TLS. Ctrl-C lets what is under way finish;
+    /// a second one does not.
+    Serve(Serve),
+
+    /// Open the web page, logged in; a gateway is started when none runs on this store
+    Open(Open),
+
+    /// Print the token that programs need for the gateway; make and revoke others
+    ///
+    /// Without a command: your own token, which allows everything. Only for you, never for an agent.
+    Token {
+        #[command(subcommand)]
+        command: Option<Token>,
+    },
+
     /// List sessions, most recent activity first
     #[command(visible_alias = "ls")]
     List(List),
@@ -213,6 +231,88 @@ pub struct Mcp {
     /// Serve only these tools; `sess tool list` lists them
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tools: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen, as address:port; gateway.listen, else 127.0.0.1:4747. Port 0 is any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+
+    /// Listen beyond this machine without TLS: whoever is on the way reads along, tokens included
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// The certificate chain for TLS, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Print a unit that starts this gateway with the machine, instead of serving
+    #[arg(long, value_name = "KIND")]
+    pub print_service: Option<ServiceKind>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ServiceKind {
+    /// For ~/.config/systemd/user/sess.service
+    Systemd,
+    /// For ~/Library/LaunchAgents/dev.intersession.sess.plist
+    Launchd,
+}
+
+#[derive(Debug, Args)]
+pub struct Open {
+    /// Only print the link; it logs in whoever opens it first, within a minute
+    #[arg(long)]
+    pub print: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a token with fewer rights; it is printed this once
+    ///
+    /// With --session it stands for that session: an agent that is given `/mcp/<token>` as the address of its MCP
+    /// server acts as that session.
+    Create {
+        /// What it allows: read, write, review, admin; several with commas
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required = true)]
+        scopes: Vec<TokenScope>,
+
+        /// Only sessions of this agent
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+
+        /// When it ends by itself, such as 12h, 30d or 8w; never if not given
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+
+        /// What it is for, to know it again in the list
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+    },
+    /// List tokens, newest first, without what would let anybody in
+    List,
+    /// Make a token worthless: whoever uses it is cut off within a second
+    Revoke {
+        /// Its id, as `sess token list` shows it
+        id: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TokenScope {
+    /// List, history, follow, wait
+    Read,
+    /// Send, start runs, spawn
+    Write,
+    /// Approve plans and send them back
+    Review,
+    /// Change, reset and delete sessions; tokens; and all of the others
+    Admin,
 }
 
 #[derive(Debug, Args)]

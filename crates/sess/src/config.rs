@@ -1,10 +1,11 @@
 //! Configuration: read once, here, and handed down as values.
 //!
 //! The files are laid over each other as trees (`yaml`), read into what can be written (`de`, `file`), and
-//! made into a team (`team`) and rules (`rules`), again whenever one changed (`source`). What a repository brings counts only when the person has looked at it (`trust`).
+//! made into a team (`team`), rules (`rules`) and the gateway's settings (`gateway`), again whenever one changed (`source`). What a repository brings counts only when the person has looked at it (`trust`).
 
 mod de;
 pub mod file;
+pub mod gateway;
 mod problem;
 mod rules;
 mod source;
@@ -63,7 +64,7 @@ enum Form {
 }
 
 /// The variables that win over files: the group of settings and the key that each sets.
-const VARIABLES: [(&str, &str, &str, Form); 21] = [
+const VARIABLES: [(&str, &str, &str, Form); 40] = [
     ("SESS_PLANS_DIR", "plans", "dir", Form::Text),
     ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days", Form::Number(" of days")),
     ("SESS_PLANS_ON_APPROVE", "plans", "on_approve", Form::Text),
@@ -110,6 +111,45 @@ const VARIABLES: [(&str, &str, &str, Form); 21] = [
         "archiveAfterMinutes",
         Form::Number(" of minutes"),
     ),
+    ("SESS_GATEWAY_LISTEN", "gateway", "listen", Form::Text),
+    ("SESS_GATEWAY_NAMES", "gateway", "names", Form::List),
+    ("SESS_GATEWAY_TLS_CERT", "gateway.tls", "cert", Form::Text),
+    ("SESS_GATEWAY_TLS_KEY", "gateway.tls", "key", Form::Text),
+    ("SESS_GATEWAY_LIMITS_BODY_BYTES", "gateway.limits", "bodyBytes", Form::Number(" of bytes")),
+    ("SESS_GATEWAY_LIMITS_UPLOAD_BYTES", "gateway.limits", "uploadBytes", Form::Number(" of bytes")),
+    ("SESS_GATEWAY_LIMITS_FRAME_BYTES", "gateway.limits", "frameBytes", Form::Number(" of bytes")),
+    ("SESS_GATEWAY_LIMITS_CONNECT_SECONDS", "gateway.limits", "connectSeconds", Form::Number(" of seconds")),
+    (
+        "SESS_GATEWAY_LIMITS_BEFORE_CONNECT_BYTES",
+        "gateway.limits",
+        "beforeConnectBytes",
+        Form::Number(" of bytes"),
+    ),
+    ("SESS_GATEWAY_LIMITS_CONNECTIONS", "gateway.limits", "connections", Form::Number("")),
+    ("SESS_GATEWAY_LIMITS_SUBSCRIPTIONS", "gateway.limits", "subscriptions", Form::Number("")),
+    ("SESS_GATEWAY_LIMITS_IN_FLIGHT", "gateway.limits", "inFlight", Form::Number("")),
+    ("SESS_GATEWAY_LIMITS_FAILED_LOGINS", "gateway.limits", "failedLogins", Form::Number("")),
+    ("SESS_GATEWAY_LIMITS_HEADER_SECONDS", "gateway.limits", "headerSeconds", Form::Number(" of seconds")),
+    ("SESS_GATEWAY_LIMITS_BODY_SECONDS", "gateway.limits", "bodySeconds", Form::Number(" of seconds")),
+    ("SESS_GATEWAY_LIMITS_DRAIN_SECONDS", "gateway.limits", "drainSeconds", Form::Number(" of seconds")),
+    (
+        "SESS_GATEWAY_LIMITS_ATTACHMENTS_BYTES",
+        "gateway.limits",
+        "attachmentsBytes",
+        Form::Number(" of bytes"),
+    ),
+    (
+        "SESS_GATEWAY_LIMITS_ATTACHMENT_MINUTES",
+        "gateway.limits",
+        "attachmentMinutes",
+        Form::Number(" of minutes"),
+    ),
+    (
+        "SESS_GATEWAY_LIMITS_KEEPALIVE_SECONDS",
+        "gateway.limits",
+        "keepaliveSeconds",
+        Form::Number(" of seconds"),
+    ),
 ];
 
 /// What this process was started with.
@@ -127,6 +167,7 @@ pub struct Config {
     pub files: Vec<ConfigFile>,
     /// The file that counts alone, when one was named.
     pub named: Option<PathBuf>,
+    pub gateway: gateway::Gateway,
 }
 
 /// A place where configuration was looked for.
@@ -178,7 +219,7 @@ impl Config {
             Ok(meaning) => (meaning, None),
             Err(error) => (Meaning::default(), Some(error)),
         };
-        let Meaning { file, team, rules } = meaning;
+        let Meaning { file, team, rules, gateway } = meaning;
         let mut settings = reading.settings(&file);
         let Reading { document, files, notices, .. } = reading;
         let configured = match &problem {
@@ -187,7 +228,7 @@ impl Config {
         };
         let source = Source::new(env.clone(), places, named.clone(), looked, configured);
         settings.configured = ConfigSource::new(move || source.current());
-        Ok((Self { settings, env, team, notices, document, files, named }, problem))
+        Ok((Self { settings, env, team, notices, document, files, named, gateway }, problem))
     }
 }
 
@@ -197,6 +238,7 @@ struct Meaning {
     file: file::File,
     team: Option<Team>,
     rules: SessionRules,
+    gateway: gateway::Gateway,
 }
 
 impl Choice<'_> {
@@ -410,10 +452,14 @@ impl<'a> Reading<'a> {
         }
         let read: Result<file::File, _> = de::read(&self.document);
         let read = read.and_then(|file| {
-            let team = team::build(&self.document, &file, self.places.user_home.as_deref());
-            match (team, rules::build(&self.document, &file)) {
-                (Ok(team), Ok(rules)) => Ok(Meaning { file, team, rules }),
-                (team, rules) => Err([team.err(), rules.err()].into_iter().flatten().flatten().collect()),
+            let user_home = self.places.user_home.as_deref();
+            let team = team::build(&self.document, &file, user_home);
+            let gateway = gateway::build(&self.document, &file, user_home);
+            match (team, rules::build(&self.document, &file), gateway) {
+                (Ok(team), Ok(rules), Ok(gateway)) => Ok(Meaning { file, team, rules, gateway }),
+                (team, rules, gateway) => {
+                    Err([team.err(), rules.err(), gateway.err()].into_iter().flatten().flatten().collect())
+                }
             }
         });
         read.map_err(|found| {

@@ -15,7 +15,6 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use sess_app::Access;
 use sess_protocol::{
-    errors::ErrorType,
     events::{EventsPage, EventsQuery},
     messages::{HistoryPage, HistoryQuery},
     plans::{PlanBody, PlanQuery, PlanState, PlanView, ReviewBody},
@@ -24,7 +23,7 @@ use sess_protocol::{
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
 };
 
-use super::{errors::Problem, http, openapi, page, query, query::Query, state::State, ws};
+use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State, ws};
 
 /// A request on its way to its handler: where it came from and what it asks for are checked.
 pub(super) struct Call {
@@ -206,16 +205,17 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         get("/ws", "The WebSocket.").gives(Gives::Frames).open(ws::open),
     ];
     for method in [Method::POST, Method::GET, Method::DELETE] {
-        let mcp = Draft::new(method, "/mcp", "MCP over Streamable HTTP.");
-        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames);
-        routes.push(mcp.needs(Scope::Read, |_, _| not_here()));
+        let mcp = Draft::new(method.clone(), "/mcp", "MCP over Streamable HTTP.");
+        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames).upload();
+        routes.push(mcp.needs(Scope::Read, |call, access| Box::pin(mcp_http::with_header(call, access))));
+        // The token of a session is part of the address.
+        let mcp =
+            Draft::new(method, "/mcp/{mcpToken}", "The same, as the session that the token stands for.");
+        let mcp = mcp.body(Takes::Frames).gives(Gives::Frames).upload();
+        routes.push(mcp.open(|call| Box::pin(mcp_http::with_address(call))));
     }
     routes
 });
-
-fn not_here() -> Answering {
-    Box::pin(async { Err(Problem::new(ErrorType::Unavailable, "this gateway does not speak that")) })
-}
 
 fn page(call: Call, file: &page::File) -> Answering {
     let answer = page::answer(file, call.request.headers());
@@ -317,6 +317,7 @@ fn spoken(name: &str) -> &str {
         "sessionKey" => "session key",
         "runId" => "run id",
         "tokenId" => "token id",
+        "mcpToken" => "token",
         other => other,
     }
 }

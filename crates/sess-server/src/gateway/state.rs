@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     admission::Guesses, attachments::Attachments, cursor::Cursors, hub::Hub, limits::Limits,
-    metrics::Metrics, origin::Names,
+    mcp_http::McpHttp, metrics::Metrics, origin::Names,
 };
 
 /// How often tokens are looked at again that somebody holds a stream open with.
@@ -26,6 +26,7 @@ pub(super) struct State {
     pub(super) guesses: Guesses,
     pub(super) attachments: Attachments,
     pub(super) metrics: Metrics,
+    pub(super) mcp: McpHttp,
     /// Cancelled when the gateway ends: streams end, nobody waits any longer.
     pub(super) stop: CancellationToken,
     /// Connections that were handed over to another protocol.
@@ -44,15 +45,16 @@ impl State {
     ) -> Self {
         Self {
             hub: Arc::new(Hub::new(app.clone())),
-            app,
             cursors,
             names,
             guesses: Guesses::new(limits.failed_logins),
             attachments: Attachments::new(limits.attachments_bytes, limits.attachment_for),
             metrics: Metrics::default(),
+            mcp: McpHttp::new(app.clone(), &limits, &stop),
             stop,
             sockets: TaskTracker::new(),
             held: Mutex::default(),
+            app,
             limits,
         }
     }

@@ -39,6 +39,13 @@ impl Offer {
         &self.0
     }
 
+    /// Returns whether the tool `name` changes nothing.
+    pub(super) fn is_read_only(&self, name: &str) -> bool {
+        let is_read_only =
+            |tool: &Tool| tool.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true);
+        self.0.iter().any(|tool| tool.name == name && is_read_only(tool))
+    }
+
     /// Returns whether the tool `name` is served here.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|tool| tool.name == name)

@@ -16,7 +16,7 @@ const INVALID_PARAMS: i32 = -32602;
 
 /// The most JSON values in one message. A request to us has a few dozen; parsed,
 /// each takes a hundred times the two bytes that it may have on the line.
-const VALUES_MAX: usize = 100_000;
+pub(crate) const VALUES_MAX: usize = 100_000;
 
 /// How much of a client's own words, or of a parser's, an error repeats.
 const QUOTE_CHARS_MAX: usize = 120;
@@ -44,7 +44,7 @@ pub(super) fn read(line: &[u8]) -> Read {
             return refuse(&Value::Null, PARSE_ERROR, &sentence);
         }
     };
-    if values(text) > VALUES_MAX {
+    if values(line) > VALUES_MAX {
         let sentence = format!("the line holds too many values: the most is {VALUES_MAX}");
         return refuse_request(text, &sentence);
     }
@@ -127,9 +127,9 @@ enum Id {
 }
 
 /// Returns about how many JSON values `text` holds, without building any.
-fn values(text: &str) -> usize {
+pub(crate) fn values(text: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
-    for byte in text.bytes() {
+    for &byte in text {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,

@@ -63,7 +63,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
     }
     served.map_err(|error| match error {
         sess_server::Error::UnknownTool { .. } => Usage(error.to_string()).into(),
-        sess_server::Error::Stopped(_) => anyhow::Error::new(error),
+        error => anyhow::Error::new(error),
     })
 }
 

@@ -11,6 +11,7 @@ pub mod list;
 pub mod man;
 pub mod mcp;
 pub mod node;
+pub mod open;
 pub mod overview;
 pub mod plan;
 pub mod read;
@@ -19,7 +20,9 @@ pub mod runs;
 pub mod scrub;
 pub mod search;
 pub mod send;
+pub mod serve;
 pub mod spawn;
+pub mod token;
 pub mod tool;
 pub mod wait;
 
@@ -39,7 +42,7 @@ use sess_core::{
 
 use crate::{
     cli::Command,
-    config::{Config, ConfigFile, Document},
+    config::{Config, ConfigFile, Document, gateway::Gateway},
     output::{Output, Usage},
 };
 
@@ -64,6 +67,7 @@ pub struct Loaded {
     pub notices: Vec<String>,
     /// The file that was named, and counts alone.
     pub named: Option<PathBuf>,
+    pub gateway: Gateway,
     /// What is wrong with it. Then the settings are those of no configuration.
     pub problem: Option<Usage>,
 }
@@ -75,8 +79,8 @@ impl Context {
         let caller = app.cli_caller(&signals);
         let tool_caller = app.caller(&signals);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
-        let Config { env, team, document, files, notices, named, .. } = config;
-        let config = Loaded { team, document, files, notices, named, problem };
+        let Config { env, team, document, files, notices, named, gateway, .. } = config;
+        let config = Loaded { team, document, files, notices, named, gateway, problem };
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
@@ -129,6 +133,9 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Demo) => demo::run(output).await?,
         Some(Command::Run(args)) => return Box::pin(run::run(context, output, args)).await,
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
+        Some(Command::Serve(args)) => return serve::run(context, output, args).await,
+        Some(Command::Open(args)) => open::run(context, output, args).await?,
+        Some(Command::Token { command }) => token::run(context, output, command).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,
         Some(Command::Read(args)) => read::run(context, output, args).await?,
         Some(Command::History(args)) => history::run(context, output, args).await?,

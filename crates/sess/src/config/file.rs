@@ -27,6 +27,8 @@ pub struct File {
     pub tools: Tools,
     /// How sessions are addressed, and how far they go with each other.
     pub session: Sessions,
+    /// Where `sess serve` listens, and how far its clients may go. Not in a repository's sess.yaml.
+    pub gateway: Gateway,
 }
 
 /// A map in the order in which it was written.
@@ -653,6 +655,116 @@ pub struct Exchanges {
     /// SESS_SESSION_AGENT_TO_AGENT_MAX_RUNS.
     #[schemars(range(min = 1, max = 10000))]
     pub max_runs: Option<u32>,
+}
+
+/// Where `sess serve` listens, and how far its clients may go.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gateway {
+    /// Address and port; 127.0.0.1:4747 when not given. SESS_GATEWAY_LISTEN.
+    pub listen: Option<String>,
+    /// Further host names under which clients reach it; others are refused. SESS_GATEWAY_NAMES.
+    pub names: Option<Vec<String>>,
+    /// The certificate with which it listens beyond this machine.
+    pub tls: GatewayTls,
+    /// How far clients may go.
+    pub limits: GatewayLimits,
+}
+
+/// A certificate and its key, as PEM; ~ is your home, others begin at this file's directory.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatewayTls {
+    /// The file with the certificate chain. SESS_GATEWAY_TLS_CERT.
+    pub cert: Option<String>,
+    /// The file with the private key. SESS_GATEWAY_TLS_KEY.
+    pub key: Option<String>,
+}
+
+/// How far the gateway's clients may go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct GatewayLimits {
+    /// Bytes of a request's body, 1024 to 1073741824; 1 MiB when not given. SESS_GATEWAY_LIMITS_BODY_BYTES.
+    #[schemars(range(min = 1024, max = 1073741824))]
+    pub body_bytes: Option<u64>,
+    /// Bytes of a body that holds a plan, an attachment or a call over MCP, 1024 to 1073741824; 12 MiB when
+    /// not given. SESS_GATEWAY_LIMITS_UPLOAD_BYTES.
+    #[schemars(range(min = 1024, max = 1073741824))]
+    pub upload_bytes: Option<u64>,
+    /// Bytes of a frame that comes in over WebSocket, 1024 to 1073741824; 1 MiB when not given.
+    /// SESS_GATEWAY_LIMITS_FRAME_BYTES.
+    #[schemars(range(min = 1024, max = 1073741824))]
+    pub frame_bytes: Option<u64>,
+    /// Seconds that a WebSocket has to say who it is, 1 to 600; 10 when not given.
+    /// SESS_GATEWAY_LIMITS_CONNECT_SECONDS.
+    #[schemars(range(min = 1, max = 600))]
+    pub connect_seconds: Option<u64>,
+    /// Bytes that it may send before that, 1024 to 1048576; 64 KiB when not given.
+    /// SESS_GATEWAY_LIMITS_BEFORE_CONNECT_BYTES.
+    #[schemars(range(min = 1024, max = 1048576))]
+    pub before_connect_bytes: Option<u64>,
+    /// Connections at a time, 1 to 1000000; 10000 when not given. SESS_GATEWAY_LIMITS_CONNECTIONS.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub connections: Option<u64>,
+    /// Sessions that one WebSocket follows, 1 to 100000; 256 when not given.
+    /// SESS_GATEWAY_LIMITS_SUBSCRIPTIONS.
+    #[schemars(range(min = 1, max = 100000))]
+    pub subscriptions: Option<u64>,
+    /// Requests of one WebSocket that are worked on at a time, 1 to 10000; 64 when not given.
+    /// SESS_GATEWAY_LIMITS_IN_FLIGHT.
+    #[schemars(range(min = 1, max = 10000))]
+    pub in_flight: Option<u64>,
+    /// Wrong tokens and login codes a minute from one address, after which further ones are refused for a
+    /// while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
+    #[schemars(range(min = 1, max = 100000))]
+    pub failed_logins: Option<u64>,
+    /// Seconds that the head of a request may take to arrive, 1 to 600; 10 when not given.
+    /// SESS_GATEWAY_LIMITS_HEADER_SECONDS.
+    #[schemars(range(min = 1, max = 600))]
+    pub header_seconds: Option<u64>,
+    /// Seconds that its body may take, 1 to 3600; 30 when not given. SESS_GATEWAY_LIMITS_BODY_SECONDS.
+    #[schemars(range(min = 1, max = 3600))]
+    pub body_seconds: Option<u64>,
+    /// Seconds that requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
+    /// SESS_GATEWAY_LIMITS_DRAIN_SECONDS.
+    #[schemars(range(max = 3600))]
+    pub drain_seconds: Option<u64>,
+    /// Bytes of memory that uploaded files take together, 1024 to 17179869184; 128 MiB when not given.
+    /// SESS_GATEWAY_LIMITS_ATTACHMENTS_BYTES.
+    #[schemars(range(min = 1024, max = 17179869184_u64))]
+    pub attachments_bytes: Option<u64>,
+    /// Minutes that an uploaded file is kept, 1 to 1440; 10 when not given.
+    /// SESS_GATEWAY_LIMITS_ATTACHMENT_MINUTES.
+    #[schemars(range(min = 1, max = 1440))]
+    pub attachment_minutes: Option<u64>,
+    /// Seconds that a stream is silent at most, 1 to 600; 15 when not given.
+    /// SESS_GATEWAY_LIMITS_KEEPALIVE_SECONDS.
+    #[schemars(range(min = 1, max = 600))]
+    pub keepalive_seconds: Option<u64>,
+}
+
+impl GatewayLimits {
+    /// Returns each limit by its key: what is written, the least and the most that it may be.
+    pub fn ranges(&self) -> [(&'static str, Option<u64>, (u64, u64)); 15] {
+        [
+            ("bodyBytes", self.body_bytes, (1_024, 1_073_741_824)),
+            ("uploadBytes", self.upload_bytes, (1_024, 1_073_741_824)),
+            ("frameBytes", self.frame_bytes, (1_024, 1_073_741_824)),
+            ("connectSeconds", self.connect_seconds, (1, 600)),
+            ("beforeConnectBytes", self.before_connect_bytes, (1_024, 1_048_576)),
+            ("connections", self.connections, (1, 1_000_000)),
+            ("subscriptions", self.subscriptions, (1, 100_000)),
+            ("inFlight", self.in_flight, (1, 10_000)),
+            ("failedLogins", self.failed_logins, (1, 100_000)),
+            ("headerSeconds", self.header_seconds, (1, 600)),
+            ("bodySeconds", self.body_seconds, (1, 3_600)),
+            ("drainSeconds", self.drain_seconds, (0, 3_600)),
+            ("attachmentsBytes", self.attachments_bytes, (1_024, 17_179_869_184)),
+            ("attachmentMinutes", self.attachment_minutes, (1, 1_440)),
+            ("keepaliveSeconds", self.keepalive_seconds, (1, 600)),
+        ]
+    }
 }
 
 /// Settings of list_sessions and read_session.

@@ -16,7 +16,7 @@ use sess_core::{
 };
 
 use super::{
-    de, file,
+    de, file, gateway,
     problem::{Origin, Problem, Problems},
     rules, team, yaml,
 };
@@ -488,8 +488,8 @@ fn a_mistake_elsewhere_is_told_with_its_spot() {
     for (text, said) in [
         ("agnts: {}\n", "agents.yaml:1:1: unknown key \"agnts\": did you mean \"agents\"?"),
         (
-            "gateway: {}\n",
-            "agents.yaml:1:1: unknown key \"gateway\": expected agents, models, permissions, plans, tools or session",
+            "store: {}\n",
+            "agents.yaml:1:1: unknown key \"store\": expected agents, models, permissions, plans, tools, session or gateway",
         ),
         ("agents: [root]\n", "agents.yaml:1:9: agents: expected a map of keys, found a list"),
         (
@@ -572,7 +572,7 @@ fn a_mistake_elsewhere_is_told_with_its_spot() {
         // All that can be told at once is.
         (
             "a1: 1\nplns: 1\nagents: 1\n",
-            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans, tools or session\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
+            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans, tools, session or gateway\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
         ),
     ] {
         refused(text, said);
@@ -626,4 +626,49 @@ fn tools_that_may_be_named_are_the_tools_there_are() {
     assert_eq!(names(&files), super::team::FILESYSTEM_TOOLS);
     let shell = sess_agent::shell::Shell::new("/".into(), Vec::new(), None, None);
     assert_eq!(names(&shell), super::team::SHELL_TOOLS);
+}
+
+fn gateway_of(text: &str) -> Result<gateway::Gateway, String> {
+    read(text, |document, file| gateway::build(document, file, Some(Path::new("/home/ann"))))
+}
+
+#[test]
+fn the_gateways_settings_are_an_address_names_a_certificate_and_limits() {
+    let nothing = gateway_of("{}").expect("valid");
+    assert!(nothing.listen.is_none() && nothing.names.is_empty() && nothing.tls.is_none());
+    let gateway = gateway_of(
+        "gateway:\n  listen: '[::]:443'\n  names: [Sess.Example.org]\n  tls: {cert: chain.pem, key: ~/key.pem}\n  \
+         limits: {bodyBytes: 2048, drainSeconds: 0}\n",
+    )
+    .expect("valid");
+    assert_eq!(gateway.listen.map(|address| address.to_string()).as_deref(), Some("[::]:443"));
+    assert_eq!(gateway.names, ["sess.example.org"]);
+    let tls = gateway.tls.expect("given");
+    assert_eq!((tls.cert, tls.key), ("/work/chain.pem".into(), "/home/ann/key.pem".into()));
+    assert_eq!((gateway.limits.body_bytes, gateway.limits.drain_seconds), (Some(2048), Some(0)));
+    assert_eq!(gateway.limits.connections, None);
+    let local = gateway_of("gateway: {listen: 'localhost:80'}").expect("valid").listen;
+    assert_eq!(local.map(|address| address.to_string()).as_deref(), Some("127.0.0.1:80"));
+}
+
+#[test]
+fn mistakes_in_the_gateways_settings_are_told_where_they_are() {
+    let refused = |text: &str, said: &str| {
+        let told = gateway_of(text).expect_err(text);
+        assert!(told.contains(said), "expected {said:?} in {told:?}");
+    };
+    refused("gateway: {listn: 'x'}", "did you mean \"listen\"?");
+    refused("gateway: {limits: {bodyByte: 1}}", "did you mean \"bodyBytes\"?");
+    refused(
+        "gateway: {listen: '4747'}",
+        "agents.yaml:1:19: gateway.listen: \"4747\" is no address to listen on",
+    );
+    refused("gateway: {names: ['https://x']}", "gateway.names[0]: \"https://x\" is no host name");
+    refused("gateway: {names: ['*']}", "is no host name");
+    refused("gateway: {tls: {cert: a}}", "gateway.tls: a certificate needs its key");
+    refused("gateway: {tls: {key: a}}", "gateway.tls: a key needs its certificate");
+    refused(
+        "gateway: {limits: {connections: 0}}",
+        "gateway.limits.connections: expected a number from 1 to 1000000, found 0",
+    );
 }

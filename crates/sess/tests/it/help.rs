@@ -4,9 +4,12 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 29] = [
     "demo",
     "mcp",
+    "serve",
+    "open",
+    "token",
     "list",
     "read",
     "history",
