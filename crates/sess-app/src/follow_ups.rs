@@ -74,17 +74,21 @@ impl App {
     }
 
     async fn settle_alone(&self, store: &dyn Store, run: &Run) -> Result<()> {
-        loop {
-            let steps = self.steps_after(store, run).await?;
-            let deleted = deleted_by(store, &steps).await?;
-            match store.settle_run(&run.id, steps, self.now()).await {
-                // Its tree was filled since we looked, and is full for good.
-                Err(sess_store::Error::Full(_)) => continue,
-                Ok(true) => self.forget(store, &deleted).await,
-                settled => _ = settled?,
-            }
-            return Ok(());
+        let is_full = self.is_tree_full(store, run).await?;
+        match self.settle_with(store, run, is_full).await {
+            // What follows may itself fill the tree, and so may others that end at the same time.
+            Err(Error::Store(sess_store::Error::Full(_))) => self.settle_with(store, run, true).await,
+            settled => settled,
         }
+    }
+
+    async fn settle_with(&self, store: &dyn Store, run: &Run, is_tree_full: bool) -> Result<()> {
+        let steps = self.steps_after(store, run, is_tree_full).await?;
+        let deleted = deleted_by(store, &steps).await?;
+        if store.settle_run(&run.id, steps, self.now()).await? {
+            self.forget(store, &deleted).await;
+        }
+        Ok(())
     }
 
     /// Ends a run that is executed here, with what follows it where that can be told before.
@@ -138,12 +142,13 @@ impl App {
             ended_at: Some(*at),
             ..current
         };
-        let steps = self.steps_after(store, &ended).await?;
+        let is_full = self.is_tree_full(store, &ended).await?;
+        let steps = self.steps_after(store, &ended, is_full).await?;
         Ok(Some((ended.errand, steps)))
     }
 
     /// Returns what follows a run that has ended.
-    async fn steps_after(&self, store: &dyn Store, run: &Run) -> Result<Vec<Step>> {
+    async fn steps_after(&self, store: &dyn Store, run: &Run, is_tree_full: bool) -> Result<Vec<Step>> {
         let Some(session) = store.session(&run.session).await? else { return Ok(Vec::new()) };
         let first = match &run.errand {
             Errand::Round(round) => store.run(&round.first).await?,
@@ -189,7 +194,7 @@ impl App {
             },
             report,
             cleanup,
-            is_tree_full: self.is_tree_full(store, run).await?,
+            is_tree_full,
         };
         let mut steps = Vec::new();
         for follow_up in exchange::follow_up(run, &known) {
@@ -219,7 +224,7 @@ impl App {
             FollowUp::Run { session: key, from, text, errand } => {
                 let Some(to) = store.session_by_key(&key).await? else { return Ok(None) };
                 let mut next = self.next_run(run, session, to, from, &text, errand);
-                // Whether the tree was full was asked before: others of it may end at the same time.
+                // Whether the tree was full was asked before, and others of it may end at the same time.
                 if matches!(next.errand, Errand::Round(_) | Errand::Announce(_)) {
                     next.caps.push(Cap::Tree { most: self.configured()?.rules.limits.tree_runs });
                 }

@@ -74,7 +74,7 @@ pub struct SessionKey(String);
 /// A text that is no session key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "malformed session key \"{0}\": a key is agent:<agentId>: with main, chat:<id>, subagent:<id>, \
+    "malformed session key \"{0}\": a key is agent:<agentId>: with main, main:thread:<id>, chat:<id>, subagent:<id>, \
      <channel>:group:<id> or <channel>:channel:<id> behind it, or cron:<id>, hook:<id> or node-<id>; it has at \
      most {max} bytes and no control characters",
     max = SessionKey::SIZE_BYTES_MAX

@@ -9,6 +9,7 @@ use std::{
 use regex::bytes::{Regex, RegexBuilder};
 use rustix::fs::{Dir, FileType};
 use serde::Deserialize;
+use sess_core::redact::around_cut;
 
 use super::{
     beneath::{Refusal, Root, refuse},
@@ -151,8 +152,9 @@ fn search_file(
         number += 1;
         let text = line.trim_ascii_end();
         if pattern.is_match(text) {
-            let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]);
-            hits.push(format!("{}:{number}: {shown}", path.display()));
+            let text = String::from_utf8_lossy(text);
+            let end = around_cut(&text, text.floor_char_boundary(SHOWN_BYTES_MAX)).start;
+            hits.push(format!("{}:{number}: {}", path.display(), &text[..end]));
             if hits.len() > HITS_MAX {
                 return;
             }

@@ -2,6 +2,7 @@
 
 use sess_core::{
     message::{Block, Body, Role, Usage},
+    redact::around_cut,
     turn::add,
 };
 use tokio_util::sync::CancellationToken;
@@ -117,5 +118,7 @@ fn cut(text: &str, bytes: usize) -> String {
     if text.len() <= bytes {
         return text.to_owned();
     }
-    format!("{} […]", &text[..text.floor_char_boundary(bytes)])
+    // Half a secret would not be recognised as one, and a summary is kept.
+    let end = around_cut(text, text.floor_char_boundary(bytes)).start;
+    format!("{} […]", &text[..end])
 }

@@ -53,8 +53,9 @@ impl Agents {
 
     /// Tries to deliver a post, and records what came of it.
     pub(super) async fn deliver(&self, store: &dyn Store, post: &Post, lease: &Lease) -> Result<()> {
-        let tried = match store.session(&post.session).await? {
-            Some(session) => match self.try_post(store, &session, post).await? {
+        let given_up = |error: String| PostTried::Failed { error, retry_at: None };
+        let tried = match store.session(&post.session).await {
+            Ok(Some(session)) => match self.try_post(store, &session, post).await? {
                 Ok(()) => PostTried::Delivered,
                 Err(error) => {
                     let retry_at = retry_at(post.tries + 1, self.app().now());
@@ -62,7 +63,9 @@ impl Agents {
                 }
             },
             // It does not come back, and nobody is left whose policy would allow the post.
-            None => PostTried::Failed { error: "its session was deleted".to_owned(), retry_at: None },
+            Ok(None) => given_up("its session was deleted".to_owned()),
+            Err(sess_store::Error::Damaged(reason)) => given_up(reason),
+            Err(error) => return Err(error.into()),
         };
         Ok(store.end_post(post.id, lease, tried, self.app().now()).await?)
     }

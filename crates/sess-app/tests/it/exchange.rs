@@ -130,6 +130,20 @@ async fn a_late_reply_finds_the_sender_and_secrets_are_masked_on_the_way() {
 }
 
 #[tokio::test]
+async fn a_late_reply_that_fills_the_tree_comes_home_without_an_announce() {
+    let (world, stage) = (world(|rules| rules.limits.tree_runs = 2), Stage::new(|_| say("words")));
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let run = send(&*store, &a, &b, "hello", 0, true).await;
+    store.stop_waiting(&run.id).await.expect("recorded");
+    let agents = node(&world.app, &stage, 5_000);
+    let stop = CancellationToken::new();
+    let finished = tokio::time::timeout(Duration::from_secs(30), agents.finish_tree(&run.id, &stop)).await;
+    finished.expect("it does not go on for ever").expect("finished");
+    assert_eq!(tree(&*store, &run.id).await, ["b send done", "a late done"]);
+}
+
+#[tokio::test]
 async fn the_reply_to_a_sender_that_died_while_it_waited_is_late() {
     let world = world(|_| {});
     let stage = Stage::new(|asked| match asked.agent.as_str() {

@@ -148,8 +148,9 @@ async fn accept(state: &Arc<State>, listener: &TcpListener, tls: Option<&TlsAcce
         }
         let Ok(local) = stream.local_addr() else { continue };
         let (state, tls) = (Arc::clone(state), tls.cloned());
+        let present = state.metrics.connections.enter();
         connections.spawn(async move {
-            let _present = state.metrics.connections.enter();
+            let _present = present;
             match tls {
                 None => converse(&state, stream, local, peer).await,
                 Some(tls) => {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use sess_app::NewToken;
 use sess_core::message::Role;
 use sess_protocol::tokens::Scope;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::Mutex};
+use tokio::{io::AsyncWriteExt as _, sync::Mutex};
 
 use crate::gateway::{Event, Gateway, Stream, encoded, message, new_session};
 
@@ -142,21 +142,21 @@ async fn a_follower_that_never_reads_slows_nobody_down() {
     let gateway = Gateway::start().await;
     let session = gateway.session(KEY, "s-1").await;
     let mut asleep = Vec::new();
-    for _ in 0..10 {
-        let mut socket = TcpStream::connect(gateway.address).await.expect("it listens");
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
-            path(),
-            gateway.address,
-            gateway.token
-        );
+    for _ in 0..5 {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4 * 1024).expect("a small one");
+        let mut socket = socket.connect(gateway.address).await.expect("it listens");
+        let (address, token) = (gateway.address, &gateway.token);
+        let path = path();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
         socket.write_all(request.as_bytes()).await.expect("it reads");
         asleep.push(socket);
     }
     let mut awake = gateway.follow(&path(), &[]).await;
     assert_eq!(awake.event().await.name, "history");
     let store = gateway.store();
-    let text = "x".repeat(32 * 1024);
+    let text = "x".repeat(12 * 1024);
     // Far more than sockets and queues hold.
     for n in 1..=400 {
         store.append(&session.id, vec![message(Role::User, &text)], None).await.expect("a message");

@@ -41,7 +41,7 @@ async fn bodies_are_as_large_as_they_may_be() {
     // A plan may be larger.
     let plan = json!({ "content": "x".repeat(2 * 1024 * 1024) });
     let answer = gateway.ask("PUT", "/sessions/s-1/plan", Some(&gateway.token), Some(&plan)).await;
-    assert_ne!(answer.error(), "payload_too_large", "its own limit is named: {}", answer.message());
+    assert_eq!(answer.status, 200, "{}", answer.json());
     let plan = json!({ "content": "x".repeat(13 * 1024 * 1024) });
     let answer = gateway.ask("PUT", "/sessions/s-1/plan", Some(&gateway.token), Some(&plan)).await;
     assert!(answer.status == 413 || answer.status == 0, "{}", answer.status);

@@ -141,6 +141,10 @@ async fn a_plan_is_written_read_and_reviewed() {
     let late = gateway.post(&review, &json!({ "revision": 1, "decision": "approve" })).await;
     assert_eq!((late.status, late.error().as_str()), (409, "conflict"));
     let ask = json!({ "revision": 2, "decision": "request_changes", "note": "shorter" });
+    let early = gateway.post(&review, &ask).await;
+    assert_eq!(early.status, 409, "nobody has said that it is ready: {}", early.message());
+    let signals = sess_app::Signals { explicit: Some("s-1".to_owned()), ..Default::default() };
+    gateway.app.exit_plan_mode(&gateway.app.caller(&signals)).await.expect("ready");
     assert_eq!(gateway.post(&review, &ask).await.json()["state"], "changes_requested");
     assert_eq!(gateway.post(&review, &json!({ "revision": 2, "decision": "maybe" })).await.status, 400);
     assert_eq!(put(json!({ "content": "" })).await.error(), "invalid_request");

@@ -9,6 +9,7 @@ mod gateway_history;
 mod gateway_limits;
 mod gateway_mcp;
 mod gateway_routes;
+mod gateway_tls;
 mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;

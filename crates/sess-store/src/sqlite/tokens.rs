@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use sess_core::Timestamp;
+use sess_core::{AgentId, SessionId, Timestamp};
 
 use super::{
     Sqlite, messages,
@@ -68,8 +68,8 @@ fn insert(tx: &Transaction<'_>, token: &TokenRecord) -> JobResult<()> {
             token.hash,
             kind_text(token.kind),
             token.scopes,
-            token.agent.as_ref().map(|agent| agent.as_str()),
-            token.session.as_ref().map(|session| session.as_str()),
+            token.agent.as_ref().map(AgentId::as_str),
+            token.session.as_ref().map(SessionId::as_str),
             token.label,
             token.created_at.as_millis(),
             token.expires_at.map(Timestamp::as_millis),

@@ -82,13 +82,70 @@ fn a_circle_holds_what_the_viewer_reaches_and_nothing_else() {
     });
 }
 
+#[test]
+fn a_list_is_searched_paged_and_asked_for_one_agent() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for (ms, name, text, title, label) in [
+            (10, "one", "agent:a:main", "Fix the Parser", None),
+            (20, "two", "agent:b:chat:2", "100% of_it \\ done", None),
+            (30, "three", "cron:nightly", "", Some("the parser's night")),
+            (40, "four", "agent:a:chat:4", "other", None),
+        ] {
+            let mut new = NewSession { key: key(text), created_at: at(ms), ..chat(name) };
+            new.title = title.to_owned();
+            new.facts.label = label.map(str::to_owned);
+            store.ensure_session(new).await.expect("made");
+        }
+        let search = |text: &str| Reach { search: Some(text.to_owned()), ..everything() };
+        assert_eq!(listed(&*store, &search("PARSER")).await, ["three", "one"]);
+        assert_eq!(listed(&*store, &search("agent:a:")).await, ["four", "one"]);
+        // Signs that patterns are made of are themselves.
+        assert_eq!(listed(&*store, &search("0% of_")).await, ["two"]);
+        assert_eq!(listed(&*store, &search("\\ d")).await, ["two"]);
+        assert_eq!(listed(&*store, &search("F%r")).await, Vec::<String>::new());
+        assert_eq!(listed(&*store, &search("' OR 1=1 --")).await, Vec::<String>::new());
+        let of = Reach { agent: Some(agent("a")), ..everything() };
+        assert_eq!(listed(&*store, &of).await, ["four", "one"]);
+        let outside = Reach { circle: Circle::Own(key("agent:a:main")), ..search("parser") };
+        assert_eq!(listed(&*store, &outside).await, ["one"], "nothing is found that is out of reach");
+        let page = store.list_within(&everything(), 1, 2).await.expect("a page");
+        let page: Vec<&str> = page.iter().map(|session| session.id.as_str()).collect();
+        assert_eq!(page, ["three", "two"]);
+        store.patch_session(&id("four"), SessionPatch::Archived(true), at(99)).await.expect("archived");
+        assert_eq!(listed(&*store, &of).await, ["one"]);
+        assert_eq!(listed(&*store, &Reach { with_archived: true, ..of }).await, ["four", "one"]);
+    });
+}
+
+#[test]
+fn the_sessions_of_a_key_follow_each_other() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for name in ["one", "two", "three"] {
+            make(&*store, name, "agent:a:main", None, 10).await;
+        }
+        make(&*store, "other", "agent:b:main", None, 20).await;
+        assert_eq!(store.session_after(&id("one")).await, Ok(Some(id("two"))));
+        assert_eq!(store.session_after(&id("two")).await, Ok(Some(id("three"))));
+        assert_eq!(store.session_after(&id("three")).await, Ok(None));
+        assert_eq!(store.session_after(&id("nobody")).await, Ok(None));
+        store.delete_session(&id("two"), "owner", at(30)).await.expect("deleted");
+        assert_eq!(store.session_after(&id("one")).await, Ok(Some(id("three"))));
+    });
+}
+
 fn any_key() -> impl Strategy<Value = SessionKey> {
     let part =
         prop::sample::select(vec!["main", "group", "channel", "chat", "thread", "Main", "é", "x y", "g%_*"]);
     let address = prop::collection::vec(part, 1..5).prop_map(|parts| parts.join(":"));
     let prefix =
         prop::sample::select(vec!["agent:a:", "agent:main:", "agent:group:", "cron:", "hook:", "node-"]);
-    (prefix, address).prop_map(|(prefix, address)| key(&format!("{prefix}{address}")))
+    let kind = prop::sample::select(vec!["", "chat:", "subagent:", "main:thread:", "x:group:", "é:channel:"]);
+    (prefix, kind, address)
+        .prop_filter_map("a key", |(prefix, kind, address)| format!("{prefix}{kind}{address}").parse().ok())
 }
 
 #[test]

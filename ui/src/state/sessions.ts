@@ -1,0 +1,167 @@
+// The list of sessions: filtered by the gateway, kept fresh by events, loaded further on scrolling.
+
+import { computed, effect, signal, untracked } from '@preact/signals';
+import { connection, on, onResync, request } from '../api/socket';
+import type { Agents, Row, SessionsChanged } from '../api/types';
+import { type Filter, matches, NO_FILTER, toRequest, withRow } from './filter';
+
+const PAGE = 200;
+/** How many rows are asked for again at once after events were lost; the rest comes on scrolling. */
+const REFRESH_MAX = 1000;
+const TYPING_MS = 120;
+
+export const filter = signal<Filter>(NO_FILTER);
+export const rows = signal<Row[]>([]);
+export const total = signal<{ count: number; atLeast: boolean } | undefined>(undefined);
+export const listState = signal<'loading' | 'ready' | 'failed'>('loading');
+export const listError = signal('');
+export const agents = signal<Agents>({ agents: [] });
+
+/** What the list shows. Status is filtered here: it changes with every run. */
+export const shown = computed(() =>
+  filter.value === NO_FILTER ? rows.value : rows.value.filter((row) => matches(row, filter.value)),
+);
+
+let complete = false;
+let loading = false;
+let generation = 0;
+let askedFor: string | undefined;
+
+// Rows of sessions that were seen, whatever the filter, by key and by id.
+const known = signal<ReadonlyMap<string, Row>>(new Map());
+
+/** Returns a session's row by its key or id, if it was seen. */
+export function rowOf(reference: string): Row | undefined {
+  return known.value.get(reference);
+}
+
+export function remember(seen: Row[]): void {
+  const next = new Map(known.peek());
+  for (const row of seen) next.set(row.key, row).set(row.sessionId, row);
+  known.value = next;
+}
+
+/** Fetches one session's row; it is remembered. */
+export async function fetchRow(reference: string): Promise<Row> {
+  const answer = await request('sessions.get', { key: reference });
+  const row = 'session' in answer ? answer.session : answer;
+  remember([row]);
+  return row;
+}
+
+async function fetchPage(offset: number, limit: number) {
+  return request('sessions.list', { ...toRequest(filter.peek()), limit, offset });
+}
+
+/** Loads the list from its beginning, at least as far as it was loaded. */
+export async function reload(): Promise<void> {
+  if (connection.peek().name !== 'open') return;
+  generation += 1;
+  const mine = generation;
+  loading = true;
+  const goal = Math.min(REFRESH_MAX, Math.max(PAGE, rows.peek().length));
+  if (rows.peek().length === 0) listState.value = 'loading';
+  try {
+    const loaded = new Map<string, Row>();
+    for (;;) {
+      const page = await fetchPage(loaded.size, PAGE);
+      if (mine !== generation) return;
+      for (const row of page.sessions) loaded.set(row.key, row);
+      complete = page.sessions.length < PAGE;
+      total.value = { count: page.total, atLeast: page.totalIsMinimum ?? false };
+      if (complete || loaded.size >= goal) break;
+    }
+    rows.value = [...loaded.values()];
+    remember(rows.value);
+    listState.value = 'ready';
+  } catch (error) {
+    if (mine !== generation) return;
+    listError.value = (error as Error).message;
+    listState.value = 'failed';
+  }
+  if (mine === generation) loading = false;
+}
+
+/** Loads the next page, if there is one. */
+export async function loadMore(): Promise<void> {
+  if (loading || complete || listState.peek() !== 'ready') return;
+  loading = true;
+  const mine = generation;
+  try {
+    const page = await fetchPage(rows.peek().length, PAGE);
+    if (mine !== generation) return;
+    const merged = new Map(rows.peek().map((row) => [row.key, row]));
+    for (const row of page.sessions) if (!merged.has(row.key)) merged.set(row.key, row);
+    complete = page.sessions.length < PAGE;
+    rows.value = [...merged.values()];
+    remember(page.sessions);
+  } catch {
+    // The next scroll asks again.
+  }
+  if (mine === generation) loading = false;
+}
+
+export const isComplete = () => complete;
+
+// Changes are applied once a frame, however many there are.
+let changes = new Map<string, SessionsChanged>();
+
+function apply(): void {
+  const batch = changes;
+  changes = new Map();
+  let next = rows.peek();
+  const seen: Row[] = [];
+  for (const change of batch.values()) {
+    const row = change.session ?? undefined;
+    if (row) seen.push(row);
+    const listed = next.some((other) => other.key === change.sessionKey);
+    const gone =
+      change.phase === 'deleted' ||
+      !row ||
+      (change.phase === 'archived' && !filter.peek().archived) ||
+      !matches(row, { ...filter.peek(), status: '' });
+    // A session older than everything loaded belongs to a page that is still to come.
+    const beyond = !complete && !listed && row && row.updatedAt < (next.at(-1)?.updatedAt ?? 0);
+    if (gone ? listed : !beyond) next = withRow(next, change.sessionKey, gone ? undefined : row);
+    const count = total.peek();
+    if (count && gone && listed) total.value = { ...count, count: count.count - 1 };
+    if (count && change.phase === 'created' && !gone && !listed) total.value = { ...count, count: count.count + 1 };
+  }
+  if (next !== rows.peek()) rows.value = next;
+  if (seen.length) remember(seen);
+}
+
+async function fetchAgents(): Promise<void> {
+  try {
+    agents.value = await request('agents.list', {});
+  } catch {
+    // Sessions can be read without knowing the agents.
+  }
+}
+
+export function watchSessions(): void {
+  on('sessions.changed', (change) => {
+    if (changes.size === 0) requestAnimationFrame(apply);
+    // The phase that takes a row away must not be hidden by a later one with an old row.
+    changes.set(change.sessionKey, change);
+  });
+  onResync(() => {
+    void request('sessions.subscribe', {}).catch(() => undefined);
+    void reload();
+    void fetchAgents();
+  });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  effect(() => {
+    const wanted = JSON.stringify(toRequest(filter.value));
+    if (wanted === askedFor) return;
+    const first = askedFor === undefined;
+    askedFor = wanted;
+    if (first) return;
+    // Answers to what was typed before are of no use any more.
+    generation += 1;
+    loading = false;
+    complete = false;
+    clearTimeout(timer);
+    timer = setTimeout(() => untracked(() => void reload()), TYPING_MS);
+  });
+}

@@ -1,0 +1,107 @@
+// Keys: what they do, and the overlay that says so.
+
+import { signal } from '@preact/signals';
+import { may } from '../state/rights';
+import { go, route, sessionLink } from '../state/route';
+import { composerKeys } from './Composer';
+import { Dialog } from './parts';
+import { moveInList } from './Sidebar';
+import { transcriptKeys } from './TranscriptPane';
+
+export const helpOpen = signal(false);
+
+const GROUPS: { name: string; keys: [string, string][] }[] = [
+  {
+    name: 'Go to',
+    keys: [['g s', 'Sessions'], ['g t', 'Transcript'], ['g p', 'Plan'], ['g u', 'Runs of this session'], ['g r', 'All runs'], ['g ,', 'Settings']],
+  },
+  {
+    name: 'Sessions',
+    keys: [['/', 'Search'], ['j  k', 'Next, previous session'], ['Enter', 'Open it'], ['c', 'New session']],
+  },
+  {
+    name: 'Transcript',
+    keys: [['j  k', 'Next, previous message'], ['Shift G', 'Newest message'], ['i', 'Write a message'], ['Enter', 'Send'], ['Shift Enter', 'New line'], ['Esc', 'Stop the run, or leave the field']],
+  },
+];
+
+export function Help() {
+  return (
+    <Dialog title="Keys" onClose={() => (helpOpen.value = false)}>
+      <div class="help">
+        {GROUPS.map((group) => (
+          <section key={group.name}>
+            <h3>{group.name}</h3>
+            <dl>
+              {group.keys.map(([keys, words]) => (
+                <div key={keys}>
+                  <dt>{keys.split(/ +/).map((key) => <kbd key={key}>{key}</kbd>)}</dt>
+                  <dd>{words}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
+        ))}
+      </div>
+      <p class="hint"><kbd>j</kbd> and <kbd>k</kbd> move in the transcript when the focus is there, and in the list otherwise.</p>
+    </Dialog>
+  );
+}
+
+let afterG = 0;
+const PAUSE_MS = 1200;
+
+export function watchKeys(): void {
+  addEventListener('keydown', (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = event.target as HTMLElement;
+    if (target.closest('input, textarea, select, [contenteditable]') || document.querySelector('dialog[open]')) return;
+    const at = route.value;
+    const key = at.view === 'session' ? at.key : undefined;
+    let handled = true;
+    if (event.timeStamp - afterG < PAUSE_MS && afterG > 0) {
+      afterG = 0;
+      if (event.key === 's') {
+        go('#/');
+        requestAnimationFrame(() => moveInList(0));
+      } else if (event.key === 'r') go('#/runs');
+      else if (event.key === ',') go('#/settings');
+      else if (event.key === 't' && key) go(sessionLink(key));
+      else if (event.key === 'p' && key) go(sessionLink(key, 'plan'));
+      else if (event.key === 'u' && key) go(sessionLink(key, 'runs'));
+      else handled = false;
+    } else {
+      const inTranscript = target.closest('.transcript') !== null;
+      const move = (by: number) => (inTranscript && transcriptKeys.move ? transcriptKeys.move(by) : moveInList(by));
+      switch (event.key) {
+        case 'g':
+          afterG = event.timeStamp;
+          break;
+        case '/':
+          document.getElementById('search')?.focus();
+          break;
+        case 'j':
+          move(1);
+          break;
+        case 'k':
+          move(-1);
+          break;
+        case 'G':
+          transcriptKeys.newest?.();
+          break;
+        case 'i':
+          composerKeys.focus?.();
+          break;
+        case 'c':
+          if (may('write')) go('#/new');
+          break;
+        case '?':
+          helpOpen.value = true;
+          break;
+        default:
+          handled = false;
+      }
+    }
+    if (handled) event.preventDefault();
+  });
+}

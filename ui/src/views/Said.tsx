@@ -1,0 +1,156 @@
+// What was said: by the person, the agent, another session, or the program. Each looks different, so that
+// nobody's words pass for somebody else's.
+
+import { useState } from 'preact/hooks';
+import type { Row, RunRow } from '../api/types';
+import { agentOf } from '../state/filter';
+import type { Item, Said, Speaker } from '../state/group';
+import { sessionLink } from '../state/route';
+import type { Sent, Transcript } from '../state/transcript';
+import { oneLine } from '../text/clean';
+import { toHtmlOnce } from '../text/markdown';
+import { amount, clock, cost, moment } from '../text/time';
+import { Icon, Markdown, SessionLink } from './parts';
+
+const IMAGES = /^image\/(png|jpeg|gif|webp|avif)$/;
+
+export function SaidRow({ item, sessionKey, marked }: { item: Extract<Item, { kind: 'said' }>; sessionKey: string; marked: boolean }) {
+  const { speaker, message } = item;
+  return (
+    <article class={`said column ${speaker.kind}${marked ? ' marked' : ''}`} tabIndex={-1} aria-label={`${spokenName(speaker)}, ${clock(item.at)}`}>
+      {item.named && <By speaker={speaker} at={item.at} link={sessionLink(sessionKey, item.seq)} detail={detailOf(item)} />}
+      <div class="words">
+        {item.blocks.map((block, index) => <Words key={index} block={block} />)}
+      </div>
+      {message.stopReason && !['end_turn', 'stop', 'tool_use', 'tool_calls', 'toolUse'].includes(message.stopReason) && (
+        <p class="stopped">Stopped: {oneLine(message.stopReason)}</p>
+      )}
+    </article>
+  );
+}
+
+function detailOf(item: Extract<Item, { kind: 'said' }>): string {
+  const usage = item.message.usage;
+  return [
+    item.message.model ? oneLine(item.message.model) : '',
+    usage ? `${amount((usage.input ?? 0) + (usage.cacheRead ?? 0) + (usage.cacheWrite ?? 0))} in, ${amount(usage.output ?? 0)} out` : '',
+    usage?.cost ? cost(usage.cost) : '',
+  ].filter(Boolean).join(' · ');
+}
+
+function spokenName(speaker: Speaker): string {
+  switch (speaker.kind) {
+    case 'person':
+      return 'You';
+    case 'agent':
+      return oneLine(speaker.id) || 'Agent';
+    case 'peer':
+      return `From session ${oneLine(speaker.key)}, not from you`;
+    case 'system':
+      return 'Note of the program';
+  }
+}
+
+/** The line that names a speaker. */
+export function By(props: { speaker: Speaker; at?: number; link?: string; detail?: string }) {
+  const { speaker } = props;
+  return (
+    <header class="by">
+      {speaker.kind === 'person' && <><span class="avatar person" aria-hidden="true"><Icon name="person" /></span><span class="name">You</span></>}
+      {speaker.kind === 'agent' && <><span class="avatar agent" aria-hidden="true"><Icon name="agent" /></span><span class="name">{oneLine(speaker.id) || 'Agent'}</span></>}
+      {speaker.kind === 'peer' && (
+        <>
+          <span class="avatar peer" aria-hidden="true"><Icon name="peer" /></span>
+          <span class="name">from session <SessionLink reference={speaker.key} /></span>
+          {speaker.tool && <span class="via">via {oneLine(speaker.tool)}</span>}
+          {speaker.channel && <span class="via">on {oneLine(speaker.channel)}</span>}
+        </>
+      )}
+      {speaker.kind === 'system' && <><span class="avatar system" aria-hidden="true"><Icon name="note" /></span><span class="name">Intersession</span></>}
+      {props.detail && <span class="detail">{props.detail}</span>}
+      {props.at !== undefined && (
+        <a class="when" href={props.link} title={`${moment(props.at)}. Link to this message`}>{clock(props.at)}</a>
+      )}
+    </header>
+  );
+}
+
+function Words({ block }: { block: Said }) {
+  switch (block.type) {
+    case 'text':
+      return <Markdown text={block.text} />;
+    case 'image':
+      return <Picture mimeType={block.mimeType} data={block.data ?? undefined} />;
+    case 'subSession':
+      return (
+        <p class="sub-session"><Icon name="sub" /><span>Another session ran here: <SessionLink reference={block.sessionId} /></span></p>
+      );
+    default:
+      // A later version may have kinds that this one does not know.
+      return <p class="unknown">A part of the kind “{oneLine(String((block as { type: unknown }).type))}” that this page cannot show.</p>;
+  }
+}
+
+export function Picture({ mimeType, data }: { mimeType: string; data: string | undefined }) {
+  const [large, setLarge] = useState(false);
+  if (!data || !IMAGES.test(mimeType)) return <p class="unknown">An image ({oneLine(mimeType)}) that is not shown here.</p>;
+  return (
+    <button type="button" class={`picture${large ? ' large' : ''}`} aria-label={large ? 'Make the image smaller' : 'Make the image larger'} onClick={() => setLarge(!large)}>
+      <img src={`data:${mimeType};base64,${data}`} alt="" loading="lazy" />
+    </button>
+  );
+}
+
+export function StreamRow({ text, named, row }: { text: string; named: boolean; row: Row | undefined }) {
+  return (
+    <article class="said column agent streaming" aria-busy="true" aria-label="Reply being written" tabIndex={-1}>
+      {named && <By speaker={{ kind: 'agent', id: row ? agentOf(row) : '' }} />}
+      <div class="words"><Markdown text={text} html={toHtmlOnce} /></div>
+    </article>
+  );
+}
+
+/** Something that was sent and is not in the transcript yet. */
+export function SentRow({ entry, transcript }: { entry: Sent; transcript: Transcript }) {
+  return (
+    <article class={`said column person sent ${entry.state}`} tabIndex={-1} aria-label="You, not in the transcript yet">
+      <header class="by">
+        <span class="avatar person" aria-hidden="true"><Icon name="person" /></span>
+        <span class="name">You</span>
+        <span class="detail">{entry.state === 'sending' ? 'Sending…' : entry.state === 'queued' ? 'Waits for its turn' : 'Not sent'}</span>
+      </header>
+      <div class="words">
+        <Markdown text={entry.text} />
+        {entry.files.length > 0 && <p class="files">{entry.files.map((name) => <span class="file" key={name}><Icon name="file" />{oneLine(name)}</span>)}</p>}
+      </div>
+      {entry.state === 'failed' && (
+        <p class="failed" role="alert">
+          <Icon name="warn" /><span>{entry.error}</span>
+          <button type="button" class="quiet" onClick={() => void transcript.deliver(entry)}>Send again</button>
+          <button type="button" class="quiet" onClick={() => transcript.discard(entry.id)}>Discard</button>
+        </p>
+      )}
+      {entry.state === 'queued' && entry.runId && (
+        <p class="queued"><button type="button" class="quiet" onClick={() => void transcript.abort(entry.runId).catch(() => undefined)}>Take back</button></p>
+      )}
+    </article>
+  );
+}
+
+const OUTCOMES: Record<string, string> = {
+  failed: 'The run failed.', timed_out: 'The run took too long and was stopped.', cancelled: 'The run was cancelled.', aborted: 'The run was aborted.',
+};
+
+/** How the newest run ended, when it did not end well. */
+export function Outcome({ run }: { run: RunRow }) {
+  const bad = run.state === 'failed' || run.state === 'timed_out';
+  return (
+    <div class={`outcome column${bad ? ' bad' : ''}`}>
+      <Icon name={bad ? 'warn' : 'note'} />
+      <div>
+        <strong>{OUTCOMES[run.state]}</strong>
+        {run.error && <p>{oneLine(run.error)}</p>}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,244 @@
+// The list of sessions, with search and filters.
+
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { connection } from '../api/socket';
+import type { Row } from '../api/types';
+import { type Props as ListProps, VirtualList } from '../lists/VirtualList';
+import { agentOf, type Filter, NO_FILTER } from '../state/filter';
+import { denied, may } from '../state/rights';
+import { go, route, sessionLink } from '../state/route';
+import { agents, filter, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, total } from '../state/sessions';
+import { isUnread } from '../state/settings';
+import { oneLine } from '../text/clean';
+import { amount, cost } from '../text/time';
+import { ConnectionBadge } from './Connection';
+import { Ago, Empty, Icon, Logo, Skeleton, StatusDot, titleOf } from './parts';
+
+const ROW_HEIGHT = 62;
+const KINDS = ['main', 'group', 'cron', 'hook', 'node', 'other'];
+const STATUSES = ['running', 'queued', 'waiting', 'idle'];
+
+const filtersOpen = signal(false);
+const list: { current: VirtualList<Row> | null } = { current: null };
+
+export function Sidebar() {
+  const current = route.value.view === 'session' ? route.value.key : undefined;
+  return (
+    <nav class="sidebar" aria-label="Sessions">
+      <header class="sidebar-head">
+        <a class="brand" href="#/" aria-label="Intersession, home"><Logo /><span>Intersession</span></a>
+        {may('write') ? (
+          <a class="icon-button" href="#/new" aria-label="New session" title="New session (c)"><Icon name="plus" /></a>
+        ) : (
+          <button type="button" class="icon-button" disabled aria-label="New session" title={denied('write')}><Icon name="plus" /></button>
+        )}
+      </header>
+      <Search />
+      <SessionList current={current} />
+      <footer class="sidebar-foot">
+        <a href="#/runs" aria-current={route.value.view === 'runs' ? 'page' : undefined}><Icon name="tree" />Runs</a>
+        <a href="#/settings" aria-current={route.value.view === 'settings' ? 'page' : undefined}><Icon name="gear" />Settings</a>
+        <ConnectionBadge />
+      </footer>
+    </nav>
+  );
+}
+
+function Search() {
+  const value = filter.value;
+  const change = (part: Partial<Filter>) => {
+    const next = { ...value, ...part };
+    filter.value = JSON.stringify(next) === JSON.stringify(NO_FILTER) ? NO_FILTER : next;
+  };
+  const chosen = [value.kind, value.agent, value.status, value.archived].filter(Boolean).length;
+  const names = [...new Set([...agents.value.agents.map(({ id }) => id), ...(value.agent ? [value.agent] : [])])];
+  return (
+    <div class="finder" role="search">
+      <div class="search">
+        <Icon name="search" />
+        <input
+          id="search"
+          type="search"
+          placeholder="Search sessions"
+          aria-label="Search sessions"
+          aria-keyshortcuts="/"
+          autocomplete="off"
+          spellcheck={false}
+          value={value.search}
+          onInput={(event) => change({ search: event.currentTarget.value })}
+          onKeyDown={(event) => {
+            if (event.key === 'Escape') {
+              if (value.search) change({ search: '' });
+              else event.currentTarget.blur();
+              event.stopPropagation();
+            } else if (event.key === 'Enter' && shown.value[0]) {
+              go(sessionLink(shown.value[0].key));
+            } else if (event.key === 'ArrowDown') {
+              event.preventDefault();
+              moveInList(1);
+            }
+          }}
+        />
+        <kbd aria-hidden="true">/</kbd>
+        <button
+          type="button"
+          class={`icon-button${chosen ? ' on' : ''}`}
+          aria-label={chosen ? `Filters, ${chosen} set` : 'Filters'}
+          aria-expanded={filtersOpen.value}
+          aria-controls="filters"
+          onClick={() => (filtersOpen.value = !filtersOpen.value)}
+        >
+          <Icon name="filter" />
+          {chosen > 0 && <span class="count" aria-hidden="true">{chosen}</span>}
+        </button>
+      </div>
+      {filtersOpen.value && (
+        <div class="filters" id="filters">
+          <Choice label="Status" value={value.status} options={STATUSES} onChange={(status) => change({ status })} />
+          <Choice label="Agent" value={value.agent} options={names} onChange={(agent) => change({ agent })} />
+          <Choice label="Kind" value={value.kind} options={KINDS} onChange={(kind) => change({ kind })} />
+          <label class="check">
+            <input type="checkbox" checked={value.archived} onChange={(event) => change({ archived: event.currentTarget.checked })} />
+            Archived too
+          </label>
+          {chosen > 0 && (
+            <button type="button" class="quiet" onClick={() => change({ ...NO_FILTER, search: value.search })}>Clear</button>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Choice(props: { label: string; value: string; options: string[]; onChange: (value: string) => void }) {
+  return (
+    <label class="choice">
+      <span>{props.label}</span>
+      <select aria-label={props.label} value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
+        <option value="">Any</option>
+        {props.options.map((option) => <option key={option} value={option}>{oneLine(option)}</option>)}
+      </select>
+    </label>
+  );
+}
+
+const rowAttributes: ListProps<Row>['rowProps'] = (_row, index) => ({
+  role: 'listitem', 'aria-posinset': index + 1, 'aria-setsize': total.value?.count ?? -1,
+});
+
+function SessionList({ current }: { current: string | undefined }) {
+  const visible = shown.value;
+  // A filter by status is ours: look through further pages until it has found something to fill the list.
+  useEffect(() => {
+    if (filter.value.status && visible.length < 30 && !isComplete()) void loadMore();
+  }, [visible, rows.value]);
+
+  if (visible.length === 0) {
+    if (listState.value === 'loading') return <div class="list-state"><Skeleton lines={12} /></div>;
+    if (listState.value === 'failed' && connection.value.name === 'open') {
+      return (
+        <div class="list-state">
+          <Empty icon="warn" title="The list could not be loaded">
+            <p>{listError.value}</p>
+            <button type="button" onClick={() => void reload()}>Try again</button>
+          </Empty>
+        </div>
+      );
+    }
+    const filtered = filter.value !== NO_FILTER;
+    return (
+      <div class="list-state">
+        {filtered ? (
+          <Empty icon="search" title="Nothing found">
+            <p>No session matches. Search looks at titles, labels and keys.</p>
+            <button type="button" onClick={() => (filter.value = NO_FILTER)}>Show all sessions</button>
+          </Empty>
+        ) : (
+          <Empty icon="chat" title="No sessions yet">
+            <p>Start one here, with <code>sess run</code>, or connect an agent with <code>sess install</code>.</p>
+          </Empty>
+        )}
+      </div>
+    );
+  }
+  return (
+    <>
+      <VirtualList<Row>
+        handle={list}
+        fixed
+        items={visible}
+        keyOf={(row) => row.key}
+        estimate={() => ROW_HEIGHT}
+        onNearEnd={() => void loadMore()}
+        scrollerProps={{ class: 'session-list' }}
+        windowProps={{ role: 'list', 'aria-label': 'Sessions, newest first' }}
+        rowProps={rowAttributes}
+      >
+        {(row) => <SessionRow row={row} isCurrent={row.key === current || row.sessionId === current} />}
+      </VirtualList>
+      <p class="list-count" aria-live="polite">{countWords(visible.length)}</p>
+    </>
+  );
+}
+
+function countWords(count: number): string {
+  if (filter.value.status) return `${count.toLocaleString('en')} ${filter.value.status}`;
+  const known = total.value ?? { count, atLeast: false };
+  const number = Math.max(known.count, count);
+  return `${number.toLocaleString('en')}${known.atLeast ? '+' : ''} ${number === 1 ? 'session' : 'sessions'}`;
+}
+
+function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
+  const status = row.status ?? 'idle';
+  const unread = !isCurrent && isUnread(row.key, row.updatedAt);
+  const title = titleOf(row, row.key);
+  const numbers = [
+    row.totalTokens ? `${amount(row.totalTokens)} tok` : '',
+    row.totalCost ? cost(row.totalCost) : '',
+  ].filter(Boolean);
+  return (
+    <a
+      class={`session-row${isCurrent ? ' current' : ''}${unread ? ' unread' : ''}`}
+      href={sessionLink(row.key)}
+      aria-current={isCurrent ? 'page' : undefined}
+      title={oneLine(row.key)}
+    >
+      <span class="session-row-mark"><StatusDot status={status} unread={unread} /></span>
+      <span class="session-row-line">
+        <span class="session-row-title">
+          {row.spawnedBy && (
+            <span class="nested" title={`Started by ${titleOf(rowOf(row.spawnedBy), row.spawnedBy)}`}>
+              <Icon name="sub" /><span class="sr">Sub-session: </span>
+            </span>
+          )}
+          {title}
+        </span>
+        <Ago at={row.updatedAt} />
+      </span>
+      <span class="session-row-line info">
+        <span class="session-row-info">
+          <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
+          {row.label && oneLine(row.label) !== title && <span class="label">{oneLine(row.label)}</span>}
+          {row.channel && !['unknown', 'internal'].includes(row.channel) && <span>{oneLine(row.channel)}</span>}
+          {row.abortedLastRun && <span class="bad">aborted</span>}
+        </span>
+        <span class="session-row-numbers">{numbers.join(' · ')}</span>
+      </span>
+    </a>
+  );
+}
+
+/** Moves the focus in the list by so many rows; without focus there, from the open session. */
+export function moveInList(by: number): void {
+  const visible = shown.value;
+  if (!list.current || visible.length === 0) return;
+  const focused = (document.activeElement?.closest('.session-list .row') as HTMLElement | null)?.dataset['index'];
+  const open = route.value.view === 'session' ? route.value.key : undefined;
+  const from = focused !== undefined ? Number(focused) : visible.findIndex((row) => row.key === open || row.sessionId === open);
+  const index = Math.max(0, Math.min(visible.length - 1, from + by));
+  list.current.reveal(index);
+  requestAnimationFrame(() => {
+    document.querySelector<HTMLElement>(`.session-list .row[data-index="${index}"] a`)?.focus({ preventScroll: true });
+  });
+}

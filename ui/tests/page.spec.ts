@@ -1,0 +1,420 @@
+// The page, as a person uses it: every view, at desktop and phone width, with an accessibility check and a
+// screenshot each (in test-results/screenshots).
+
+import { AxeBuilder } from '@axe-core/playwright';
+import { expect, test as base, type Page, type WebSocketRoute } from '@playwright/test';
+import { LONG, LONG_LENGTH, longSeed, MAIN, ODD, seeds } from './fixture';
+import { type Gateway, start } from './start';
+
+let gateway: Gateway;
+
+const test = base.extend<{ problems: string[] }>({
+  // What the browser complains about: errors of the page, and what its security policy stopped.
+  problems: [
+    async ({ page }, use) => {
+      const problems: string[] = [];
+      page.on('pageerror', (error) => problems.push(String(error)));
+      page.on('console', (message) => {
+        if (message.type() === 'error' && !/WebSocket|Failed to load resource|net::ERR/.test(message.text())) problems.push(message.text());
+      });
+      page.on('request', (request) => {
+        const url = request.url();
+        if (!url.startsWith(gateway.url) && !/^(data|blob):/.test(url)) problems.push(`a request to ${url}`);
+      });
+      await use(problems);
+      expect(problems).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+test.beforeAll(async () => {
+  gateway = await start([...seeds(Date.now()), longSeed(Date.now())]);
+});
+test.afterAll(() => gateway?.stop());
+
+const isPhone = () => test.info().project.name === 'phone';
+
+/** Signs in without the form, and opens a view. */
+async function open(page: Page, hash = '#/', token = gateway.token): Promise<void> {
+  const answer = await page.request.post(`${gateway.url}/login`, { data: { token }, headers: { Origin: gateway.url } });
+  expect(answer.ok()).toBe(true);
+  await page.goto(`${gateway.url}/${hash}`);
+  await expect(page.locator('.connection.open')).toBeAttached();
+}
+
+/** Checks the view for barriers, and keeps a picture of it. */
+async function look(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: `test-results/screenshots/${name}-${test.info().project.name}.png` });
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(' ')).join(', ')}`)).toEqual([]);
+}
+
+/** Starts a session with an agent, and waits until it is open. */
+async function begin(page: Page, agent: string, message: string): Promise<void> {
+  await open(page, `#/new/${agent}`);
+  await page.getByLabel('First message').fill(message);
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await expect(page).toHaveURL(/#\/s\//);
+  await expect(page.locator('.transcript article.person').getByText(message).first()).toBeVisible();
+}
+
+/** Finds words in the transcript, not where a screen reader is told of them. */
+const words = (page: Page, text: string | RegExp) => page.locator('.transcript article .words').getByText(text);
+
+const tab = (page: Page, name: string) => page.locator('.tabs').getByRole('link', { name });
+const composer = (page: Page) => page.getByRole('textbox', { name: 'Message', exact: true });
+
+test('without a sign-in there is a form, and a wrong token says so', async ({ page }) => {
+  await page.goto(`${gateway.url}/`);
+  await expect(page.getByRole('heading', { name: 'Intersession' })).toBeVisible();
+  await page.getByLabel('Token').fill('not a token');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('alert')).toBeVisible();
+  await look(page, 'sign-in');
+  await page.getByLabel('Token').fill(gateway.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.locator('.session-row').first()).toBeVisible();
+  // The token is in no storage that a script can read.
+  const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href]));
+  expect(kept).not.toContain(gateway.token);
+});
+
+test('a used link says so, and its code leaves the address', async ({ page }) => {
+  await page.goto(`${gateway.url}/#login=used-before`);
+  await expect(page.getByRole('alert')).toContainText('The link did not work');
+  expect(page.url()).not.toContain('used-before');
+});
+
+test('the list shows sessions, searches while typing, and filters', async ({ page }) => {
+  await open(page);
+  await expect(page.locator('.session-row').first()).toBeVisible();
+  await look(page, 'sessions');
+  await page.getByRole('searchbox', { name: 'Search sessions' }).fill('full disk');
+  await expect(page.locator('.session-row')).toHaveCount(1);
+  await expect(page.locator('.session-row')).toContainText('Make the importer survive a full disk');
+  await page.getByRole('searchbox').fill('no such session anywhere');
+  await expect(page.getByRole('heading', { name: 'Nothing found' })).toBeVisible();
+  await look(page, 'sessions-nothing');
+  await page.getByRole('button', { name: 'Show all sessions' }).click();
+  await page.getByRole('button', { name: /Filters/ }).click();
+  await page.getByLabel('Agent', { exact: true }).selectOption('planner');
+  await expect(page.locator('.session-row').filter({ hasText: 'importer' })).toHaveCount(0);
+  await expect(page.locator('.session-row').first()).toContainText('planner');
+  await look(page, 'sessions-filters');
+});
+
+test('titles cannot hide anything', async ({ page }) => {
+  await open(page);
+  await page.getByRole('searchbox').fill('Titles with');
+  const row = page.locator('.session-row');
+  await expect(row).toHaveCount(1);
+  expect(await row.innerText()).not.toMatch(/[\u0007\u001b\u202e]/);
+  await expect(row).toContainText('<b>markup</b>');
+});
+
+test('a transcript shows who said what', async ({ page }) => {
+  await open(page, `#/s/${MAIN}`);
+  await expect(page.getByText('It is cleared now')).toBeVisible();
+  await look(page, 'transcript');
+  await page.locator('.transcript').evaluate((element) => (element.scrollTop -= 700));
+  // The words of another session look different, say where they come from, and lead there.
+  const peer = page.locator('article.peer');
+  await expect(peer).toContainText('I looked at all writers');
+  await expect(peer.locator('.by')).toContainText('from session');
+  await expect(peer.locator('.by')).not.toContainText('You');
+  const [peerColour, personColour] = await Promise.all(
+    ['.peer .words', '.person .words'].map((part) => page.locator(`article${part}`).first().evaluate((element) => getComputedStyle(element).backgroundColor)),
+  );
+  expect(peerColour).not.toBe(personColour);
+  await look(page, 'transcript-peer');
+  await peer.locator('.by a.session-link').click();
+  await expect(page.getByRole('heading', { name: 'Find every place' })).toBeVisible();
+});
+
+test('tool calls are folded, and open with arguments and result', async ({ page }) => {
+  await open(page, `#/s/${MAIN}/9`);
+  const call = page.getByRole('button', { name: /shell cargo nextest/ });
+  await expect(call).toHaveAttribute('aria-expanded', 'false');
+  await expect(call).toContainText('failed');
+  await call.click();
+  await expect(page.getByText('no space left on device')).toBeVisible();
+  await page.getByRole('button', { name: /Thinking/ }).click();
+  await expect(page.locator('.step-body.thinking')).toContainText('one transaction per file');
+  await look(page, 'transcript-tools');
+});
+
+test('markup in messages stays text', async ({ page }) => {
+  await open(page, `#/s/${ODD}`);
+  await expect(page.getByText('That is only text.')).toBeVisible();
+  await expect(page.locator('.transcript img')).toHaveCount(0);
+  expect(await page.locator('.transcript a[href^="javascript"]').count()).toBe(0);
+  expect(await page.title()).toContain('Intersession');
+});
+
+test('an unknown session says so', async ({ page }) => {
+  await open(page, '#/s/agent:root:chat:nowhere');
+  await expect(page.getByRole('heading', { name: 'There is no such session' })).toBeVisible();
+  await look(page, 'transcript-missing');
+});
+
+test('a new session gets its reply', async ({ page }) => {
+  await open(page, '#/new');
+  await expect(page.getByText('Who should do it?')).toBeVisible();
+  await look(page, 'new');
+  await begin(page, 'root', 'good evening');
+  await expect(page.locator('article.agent').getByText('Markdown', { exact: true })).toBeVisible();
+  await expect(page.locator('.code').getByText('const')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Stop' })).toBeHidden();
+});
+
+test('messages are sent with Enter, and a draft is kept', async ({ page }) => {
+  await begin(page, 'reviewer', 'first');
+  await expect(words(page, 'All right.').first()).toBeVisible();
+  await composer(page).fill('a second');
+  await composer(page).press('Shift+Enter');
+  await composer(page).pressSequentially('with two lines');
+  await composer(page).press('Enter');
+  await expect(page.locator('article.person').last()).toContainText('with two lines');
+  await expect(words(page, 'All right.')).toHaveCount(2);
+  await expect(composer(page)).toHaveValue('');
+  await composer(page).fill('not sent yet');
+  await page.reload();
+  await expect(composer(page)).toHaveValue('not sent yet');
+});
+
+test('a run is stopped with Escape, and what was queued is seen', async ({ page }) => {
+  await begin(page, 'root', 'take your time');
+  await expect(page.getByRole('button', { name: 'Stop' })).toBeVisible();
+  await composer(page).fill('and then this');
+  await composer(page).press('Enter');
+  await expect(page.locator('.sent')).toContainText('Waits for its turn');
+  await expect(page.locator('.activity')).toContainText('1 queued');
+  await look(page, 'composer-running');
+  await composer(page).press('Escape');
+  await expect(page.getByRole('button', { name: 'Stop' })).toBeHidden();
+});
+
+test('files are attached', async ({ page }) => {
+  await begin(page, 'reviewer', 'first');
+  await page.locator('input[type=file]').setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('remember the milk') });
+  await expect(page.getByLabel('Attached files')).toContainText('notes.txt');
+  await expect(page.getByLabel('Attached files')).toContainText('17 B');
+  await look(page, 'composer-attached');
+  await composer(page).fill('see the notes');
+  await composer(page).press('Enter');
+  await expect(page.locator('article.person').last()).toContainText('see the notes');
+});
+
+test('a plan is reviewed: changes asked for, compared, approved', async ({ page }) => {
+  await begin(page, 'planner', 'Plan it, please');
+  await expect(page.getByText('The plan waits for you.')).toBeVisible();
+  await page.getByText('The plan waits for you.').click();
+  await expect(page.getByRole('heading', { name: 'One writer thread' })).toBeVisible();
+  await expect(page.locator('.state')).toHaveText('Ready for review');
+  await look(page, 'plan');
+  await page.getByRole('button', { name: 'Request changes…' }).click();
+  await page.getByLabel('What should change?').fill('Be more precise about the measurement.');
+  await look(page, 'plan-note');
+  await page.getByRole('button', { name: 'Request changes', exact: true }).click();
+  await expect(page.locator('.state')).toContainText(/Changes requested|Ready for review/);
+  if (!(await page.getByText('Revision 2 has arrived').isVisible())) {
+    await tab(page, 'Transcript').click();
+    await composer(page).fill('Make it more precise');
+    await composer(page).press('Enter');
+    await tab(page, 'Plan').click();
+  }
+  await expect(page.locator('.plan-bar select')).toHaveValue('2');
+  await expect(page.locator('.state')).toContainText('Ready for review');
+  await page.getByRole('button', { name: 'Show changes' }).click();
+  await expect(page.locator('.diff-line.added')).toContainText('in the same run');
+  await expect(page.locator('.diff-line.removed')).toContainText('Measure');
+  await look(page, 'plan-changes');
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await expect(page.locator('.state')).toContainText('Approved');
+  await expect(page.getByRole('button', { name: 'Mark done' })).toBeVisible();
+});
+
+test('a decision about an outdated plan is refused honestly', async ({ page }) => {
+  // A connection on which nothing is heard for a while, as when the news is still on its way.
+  await page.routeWebSocket(/\/ws$/, (route) => {
+    const server = route.connectToServer();
+    server.onMessage((message) => {
+      if (stale && typeof message === 'string' && /"type":\s*"event"/.test(message)) return;
+      route.send(message);
+    });
+  });
+  let stale = false;
+  await begin(page, 'planner', 'Plan it, please');
+  await page.getByText('The plan waits for you.').click();
+  await expect(page.getByRole('button', { name: 'Approve' })).toBeEnabled();
+  stale = true;
+  const key = decodeURIComponent(/#\/s\/([^/]+)/.exec(page.url())![1]!);
+  const other = await page.context().newPage();
+  await other.goto(`${gateway.url}/#/s/${key}`);
+  await composer(other).fill('Make it more precise');
+  await composer(other).press('Enter');
+  await expect(words(other, 'The plan is ready again.')).toBeVisible();
+  await other.close();
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await expect(page.getByText('Your decision was not recorded.')).toBeVisible();
+  await expect(page.locator('.conflict')).toContainText('you looked at revision 1, the newest is 2');
+  await look(page, 'plan-conflict');
+  await page.getByRole('button', { name: 'Show what changed' }).click();
+  await expect(page.locator('.diff-line.added')).toContainText('in the same run');
+});
+
+test('runs are a tree, and can be cancelled', async ({ page }) => {
+  await begin(page, 'root', 'ask the reviewer');
+  await tab(page, 'Runs').click();
+  await expect(page.locator('tr.run.depth-1').first()).toContainText('writer review');
+  await look(page, 'runs-session');
+  await begin(page, 'root', 'take your time');
+  await page.goto(`${gateway.url}/#/runs`);
+  const running = page.locator('tr.run.running').first();
+  await expect(running.locator('.pill')).toHaveText('Running');
+  const before = await running.locator('.run-time').innerText();
+  await expect(running.locator('.run-time')).not.toHaveText(before);
+  await look(page, 'runs');
+  const count = await page.locator('tr.run.running').count();
+  await running.getByRole('button', { name: /Cancel/ }).click();
+  await expect(page.locator('tr.run.running')).toHaveCount(count - 1);
+});
+
+test('settings: theme, rights, signing out', async ({ page }) => {
+  await open(page, '#/settings');
+  await expect(page.getByText('Approve plans or ask for changes')).toBeVisible();
+  await look(page, 'settings');
+  await page.getByText('Dark', { exact: true }).click();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await page.reload();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await expect(page.getByText('Approve plans or ask for changes')).toBeVisible();
+  await look(page, 'settings-dark');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.getByLabel('Token')).toBeVisible();
+  await page.reload();
+  await expect(page.getByLabel('Token')).toBeVisible();
+});
+
+test('dark: the transcript can be read', async ({ page }) => {
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await open(page, `#/s/${MAIN}/9`);
+  await expect(page.getByText('The test shows it')).toBeVisible();
+  await look(page, 'transcript-dark');
+});
+
+test('who may only read finds no button that would be refused', async ({ page }) => {
+  await open(page, `#/s/${MAIN}`, await gateway.readToken());
+  await expect(page.getByText('It is cleared now')).toBeVisible();
+  await expect(composer(page)).toBeDisabled();
+  await expect(composer(page)).toHaveAttribute('placeholder', /no “write” right/);
+  await expect(page.getByRole('button', { name: 'More' })).toBeHidden();
+  await look(page, 'read-only');
+});
+
+test('a lost connection is said, and everything comes back', async ({ page }) => {
+  const routes: WebSocketRoute[] = [];
+  let down = false;
+  await page.routeWebSocket(/\/ws$/, (route) => {
+    if (down) return void route.close();
+    route.connectToServer();
+    routes.push(route);
+  });
+  await begin(page, 'reviewer', 'first');
+  await expect(words(page, 'All right.')).toHaveCount(1);
+  down = true;
+  for (const route of routes) await route.close();
+  await expect(page.getByText('Not connected.', { exact: true })).toBeVisible({ timeout: 15_000 });
+  await composer(page).fill('written while offline');
+  await expect(page.getByRole('button', { name: 'Send' })).toBeDisabled();
+  await look(page, 'offline');
+  down = false;
+  await page.getByRole('button', { name: 'Try now' }).click();
+  await expect(page.getByText('Not connected.', { exact: true })).toBeHidden();
+  await composer(page).press('Enter');
+  await expect(words(page, 'All right.')).toHaveCount(2);
+});
+
+test('a message of another window arrives, and does not move what is read', async ({ page }) => {
+  await open(page, `#/s/${LONG}/${LONG_LENGTH - 60}`);
+  const row = page.locator('.transcript article.marked');
+  await expect(row).toBeVisible();
+  const before = await row.boundingBox();
+  const other = await page.context().newPage();
+  await other.goto(`${gateway.url}/#/s/${LONG}`);
+  await composer(other).fill('good evening from another window');
+  await composer(other).press('Enter');
+  await expect(page.getByRole('button', { name: /\d new/ })).toBeVisible();
+  await other.close();
+  expect((await row.boundingBox())!.y).toBeCloseTo(before!.y, 0);
+  await page.getByRole('button', { name: /\d new/ }).click();
+  await expect(page.getByText('good evening from another window')).toBeVisible();
+});
+
+test('an address leads to a message far back', async ({ page }) => {
+  await open(page, `#/s/${LONG}/4321`);
+  await expect(page.getByText('Question 4321:')).toBeInViewport();
+  await look(page, 'transcript-jump');
+});
+
+test('ten thousand messages scroll smoothly', async ({ page }) => {
+  await open(page, `#/s/${LONG}/1`);
+  await expect(page.getByText('Question 1:')).toBeInViewport();
+  const frames = await page.locator('.transcript').evaluate(async (element) => {
+    const times: number[] = [];
+    let last = performance.now();
+    for (let frame = 0; frame < 240; frame += 1) {
+      element.scrollTop += 90;
+      await new Promise(requestAnimationFrame);
+      const now = performance.now();
+      times.push(now - last);
+      last = now;
+    }
+    return times.sort((a, b) => a - b);
+  });
+  const at = (part: number) => frames[Math.floor(frames.length * part)]!.toFixed(1);
+  console.log(`frames while scrolling: median ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${frames.at(-1)!.toFixed(1)} ms`);
+  expect(await page.locator('.transcript .row').count()).toBeLessThan(120);
+  expect(Number(at(0.5))).toBeLessThan(18);
+});
+
+test('everything can be done with keys', async ({ page }) => {
+  test.skip(isPhone(), 'phones have no keys');
+  await open(page);
+  await page.keyboard.press('/');
+  await expect(page.getByRole('searchbox')).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await page.keyboard.press('k');
+  await expect(page.locator('.session-row').first()).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/#\/s\//);
+  await page.keyboard.press('g');
+  await page.keyboard.press('p');
+  await expect(page).toHaveURL(/\/plan$/);
+  await page.keyboard.press('g');
+  await page.keyboard.press('t');
+  await page.locator('.transcript').focus();
+  await page.keyboard.press('k');
+  await expect(page.locator('.transcript article:focus')).toHaveCount(1);
+  await page.keyboard.press('i');
+  await expect(composer(page)).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+  await look(page, 'keys');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toBeHidden();
+});
+
+test('a phone shows one pane at a time, with a way back', async ({ page }) => {
+  test.skip(!isPhone(), 'wide screens show both');
+  await open(page);
+  await page.locator('.session-row').filter({ hasText: 'importer' }).click();
+  await expect(page.locator('.sidebar')).toBeHidden();
+  await page.getByRole('link', { name: 'Back to the sessions' }).click();
+  await expect(page.locator('.session-row').first()).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+});
