@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::ws_stage::{Client, Stage, append, random};
+use crate::{
+    gateway::random,
+    ws_stage::{Client, Stage, append},
+};
 
 const KEY: &str = "agent:a:chat:followed";
 

@@ -1,15 +1,6 @@
 //! A gateway with agents that do what they are told, and clients of its WebSocket.
 
-use std::{
-    collections::VecDeque,
-    net::SocketAddr,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::VecDeque, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -20,7 +11,7 @@ use sess_app::{
     agents::{Agents, AgentsSetup, Nobody},
 };
 use sess_core::{
-    MessageId, RunId, Source, Timestamp,
+    MessageId, RunId, Source,
     agent::{Agent, Limits as AgentLimits, ModelSpec, Provider, Team, Thinking},
     message::{Block, Body, Role, Usage},
     permission::{Permissions, Trust},
@@ -38,6 +29,8 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::oneshot, task::JoinHandle};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 use tokio_util::sync::CancellationToken;
+
+use crate::gateway::{now, random};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -112,17 +105,6 @@ fn team() -> Team {
     };
     let (agents, models) = (vec![agent("a"), agent("b")], vec![model("obedient"), model("other")]);
     Team::new(agents, models, Permissions::default(), None).expect("a team")
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    Timestamp::from_millis_clamped(i64::try_from(since.as_millis()).expect("soon"))
-}
-
-pub(crate) fn random() -> u128 {
-    static CALLS: AtomicU64 = AtomicU64::new(1);
-    let n = CALLS.fetch_add(1, Ordering::Relaxed);
-    u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n)
 }
 
 fn app(home: &Path) -> App {
