@@ -65,7 +65,7 @@ async fn a_session_token_in_the_address_stands_for_its_session() {
     let put = json!({ "content": "# Mine\n" });
     let session = gateway.session("agent:main:chat:s1", "s1").await;
     let made = gateway.ask("PUT", &format!("/sessions/{}/plan", session.id), Some(&gateway.token), Some(&put)).await;
-    assert_eq!(made.status, 200, "{made:?}");
+    assert_eq!(made.status, 200, "{}", made.error());
     let new = NewToken {
         scopes: vec![Scope::Read],
         session: Some(session.id.to_string()),
