@@ -83,3 +83,13 @@ test('pages and live messages merge into one transcript', () => {
   expect(seqs(merge([a, c], [b, c, d]))).toEqual([1, 2, 3, 4]);
   expect(seqs(merge([], [a]))).toEqual([1]);
 });
+
+test('a word for the program is no message', () => {
+  const said = (text: string, role: Message['role'] = 'assistant') => {
+    const item = group([message(1, role, text)]).at(-1);
+    return item?.kind === 'said' && item.blocks[0]?.type === 'text' ? item.blocks[0].text : undefined;
+  };
+  expect(said(' ANNOUNCE_SKIP\n')).toBe('_(nothing more to say)_');
+  expect(said('not REPLY_SKIP')).toBe('not REPLY_SKIP');
+  expect(said('REPLY_SKIP', 'user')).toBe('REPLY_SKIP');
+});

@@ -32,6 +32,8 @@ export type Item =
 
 /** One row holds this many steps at most, so that it can be drawn quickly. */
 const STEPS_MAX = 12;
+/** Replies that are words for the program and no messages. */
+const CONTROL_WORDS = ['REPLY_SKIP', 'ANNOUNCE_SKIP'];
 /** After such a silence a speaker is named again. */
 const SILENCE_MS = 10 * 60_000;
 
@@ -137,7 +139,9 @@ export function group(messages: readonly Message[]): Item[] {
           speaking = undefined;
           break;
         case 'text':
-          if (block.text.trim()) said.push(block);
+          if (message.role === 'assistant' && CONTROL_WORDS.includes(block.text.trim())) {
+            said.push({ type: 'text', text: '_(nothing more to say)_' });
+          } else if (block.text.trim()) said.push(block);
           break;
         default:
           said.push(block);
