@@ -133,7 +133,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Demo) => demo::run(output).await?,
         Some(Command::Run(args)) => return Box::pin(run::run(context, output, args)).await,
         Some(Command::Mcp(args)) => mcp::run(context, output, args).await?,
-        Some(Command::Serve(args)) => return serve::run(context, output, args).await,
+        Some(Command::Serve(args)) => return Box::pin(serve::run(context, output, args)).await,
         Some(Command::Open(args)) => open::run(context, output, args).await?,
         Some(Command::Token { command }) => token::run(context, output, command).await?,
         Some(Command::List(args)) => list::run(context, output, args).await?,

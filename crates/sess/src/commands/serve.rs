@@ -47,12 +47,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
     let mut recorded = None;
     let ready = |address: SocketAddr| {
         let url = url(address, has_tls, &names);
+        // Before anybody is told: who hears of it may look for it.
+        recorded = record::write(&home, &url);
         if output.json {
             // Whoever started us and reads no more is no reason to end.
             let _gone = output.data_line(&json!({ "listening": url }));
         }
         output.say(&format!("Listening on {url} · `sess open` opens the page · Ctrl-C ends"));
-        recorded = record::write(&home, &url);
     };
     let ended = tokio::select! {
         served = gateway::serve(context.app.clone(), node, options, stop.clone(), ready) => {
@@ -70,7 +71,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
 async fn say_drained(stop: &CancellationToken, output: &Output) {
     stop.cancelled().await;
     output.say("Ending: what is under way is finished first. Ctrl-C again ends at once.");
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn options(context: &Context, args: cli::Serve) -> anyhow::Result<GatewayOptions> {

@@ -2,11 +2,10 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -56,7 +55,7 @@ fn it_says_where_it_listens_until_it_ends() {
     let world = World::new();
     let (gateway, address) = serve(&world, &[]);
     let path = world.data().join("gateway.json");
-    let record: Value = serde_json::from_slice(&recorded(&path)).expect("JSON");
+    let record: Value = serde_json::from_slice(&fs::read(&path).expect("recorded")).expect("JSON");
     assert_eq!(record["address"], address.as_str());
     assert_eq!(record["pid"], gateway.child.id());
     assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
@@ -64,23 +63,10 @@ fn it_says_where_it_listens_until_it_ends() {
     assert!(!path.exists());
 }
 
-/// Waits for the record: it is written right behind the line that says where the gateway listens.
-fn recorded(path: &Path) -> Vec<u8> {
-    let began = Instant::now();
-    loop {
-        match fs::read(path) {
-            Ok(bytes) => return bytes,
-            Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
-            Err(error) => panic!("{}: {error}", path.display()),
-        }
-    }
-}
-
 #[test]
 fn open_finds_the_gateway_that_runs_here() {
     let world = World::new();
     let (gateway, address) = serve(&world, &[]);
-    recorded(&world.data().join("gateway.json"));
     let opened = world.json(["open"]);
     assert_eq!((&opened["address"], &opened["opened"]), (&address.as_str().into(), &false.into()));
     let link = world.ok(["open", "--print"]);
@@ -180,7 +166,12 @@ fn units_start_it_with_the_machine() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let world = World::with_sessions();
-    let (gateway, address) = serve(&world, &[]);
+    let mut command = world.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
+    command.stderr(Stdio::piped());
+    let mut gateway = Beside::start(command);
+    let said: Value = serde_json::from_str(&gateway.line()).expect("JSON");
+    let address = said["listening"].as_str().expect("an address").to_owned();
+    let mut talk = BufReader::new(gateway.child.stderr.take().expect("piped")).lines();
     // A request that never becomes whole keeps it from ending for a while.
     let host = address.strip_prefix("http://").expect("plain HTTP");
     let mut half = TcpStream::connect(host).expect("it listens");
@@ -192,12 +183,10 @@ fn a_second_signal_ends_it_at_once() {
     )
     .expect("sent");
     assert!(get(&address, "/readyz", &[]).starts_with("HTTP/1.1 200"));
+    let began = Instant::now();
     let pid = gateway.child.id().to_string();
     assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill starts").success());
-    let began = Instant::now();
-    while TcpStream::connect(host).is_ok_and(|_| began.elapsed() < Duration::from_millis(300)) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    assert!(talk.any(|line| line.expect("text").starts_with("Ending: ")), "it says that it ends");
     assert_eq!(gateway.signal("TERM"), Some(130));
     assert!(began.elapsed() < Duration::from_secs(8), "it waited for the request");
     drop(half);
