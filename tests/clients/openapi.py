@@ -5,6 +5,7 @@ None may be answered by an error of the server, or in a way that the description
 usage: openapi.py path/to/sess path/to/schemathesis
 """
 
+import os
 import subprocess
 import sys
 
@@ -47,4 +48,4 @@ def main(sess, schemathesis):
 
 if len(sys.argv) != 3:
     raise SystemExit(__doc__)
-main(*sys.argv[1:])
+main(sys.argv[1], os.path.abspath(sys.argv[2]))

@@ -10,9 +10,9 @@ export interface Seed {
 const MINUTE = 60_000;
 const text = (words: string) => [{ type: 'text', text: words }];
 
-/** A progress bar, 24 × 8 pixels. */
+/** A progress bar, 320 × 48 pixels. */
 const PICTURE =
-  'iVBORw0KGgoAAAANSUhEUgAAABgAAAAICAIAAACK1ekOAAAAKklEQVR4nGP49fMnVRDDwBt0+9o1UtGQNYjBb9qoQYPFILoHNt3TEbkGAQCJXiQ9Zrx9PAAAAABJRU5ErkJggg==';
+  'iVBORw0KGgoAAAANSUhEUgAAAUAAAAAwCAIAAADvpzSIAAAArklEQVR42u3csQkAIAwAQddzBid2BQtnsFUs7MXOKnBwE4R8maQ1NxBUMgIQMCBgQMAgYEDAgIABAYOAAQEDAgYBAwIGBAwIGAR8KbnCp94GTwJGwAIWMAIWMAhYwAhYwAJGwAK2fAhYwAgYASNgAQsYAQsYBCxgBCxgASNgAQsYAQsYBCxgBCxgB/3gIwcgYEDAIGBAwICAAQGDgAEBAwIGBAwCBgQMCBgEDIRxAKBnI8V4ABj9AAAAAElFTkSuQmCC';
 
 export const MAIN = 'agent:root:chat:importer';
 export const REVIEW = 'agent:reviewer:chat:audit';

@@ -127,6 +127,7 @@ test('a transcript shows who said what', async ({ page }) => {
     ['.peer .words', '.person .words'].map((part) => page.locator(`article${part}`).first().evaluate((element) => getComputedStyle(element).backgroundColor)),
   );
   expect(peerColour).not.toBe(personColour);
+  await peer.scrollIntoViewIfNeeded();
   await look(page, 'transcript-peer');
   await peer.locator('.by a.session-link').click();
   await expect(page.getByRole('heading', { name: 'Find every place' })).toBeVisible();
@@ -330,8 +331,9 @@ test('a lost connection is said, and everything comes back', async ({ page }) =>
   await expect(page.getByRole('button', { name: 'Send' })).toBeDisabled();
   await look(page, 'offline');
   down = false;
-  await page.getByRole('button', { name: 'Try now' }).click();
+  await page.evaluate(() => dispatchEvent(new Event('online')));
   await expect(page.getByText('Not connected.', { exact: true })).toBeHidden();
+  await expect(page.getByRole('button', { name: 'Send' })).toBeEnabled();
   await composer(page).press('Enter');
   await expect(words(page, 'All right.')).toHaveCount(2);
 });

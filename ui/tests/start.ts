@@ -1,5 +1,5 @@
 // Starts a gateway for one test file: `sess serve` over a store of its own, with imported sessions and a
-// scripted model. $SESS is the binary. $GATEWAY_SCRIPT may name a Node program that stands in for it.
+// scripted model. $SESS is the binary.
 
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -34,25 +34,19 @@ export async function start(seeds: Seed[]): Promise<Gateway> {
     files.push(file);
   }
 
-  const stand = process.env['GATEWAY_SCRIPT'];
   const sess = process.env['SESS'];
-  if (!stand && !sess) throw new Error('set SESS to the sess binary');
+  if (!sess) throw new Error('set SESS to the sess binary');
   // Nothing of the machine's own configuration, and no sign that an agent is calling.
   const env = { PATH: process.env['PATH'], HOME: directory, SESS_HOME: home, XDG_CONFIG_HOME: join(directory, 'config'), TZ: 'UTC' };
-  const call = async (...args: string[]) => (await run(sess!, args, { env, maxBuffer: 1 << 24, cwd: directory })).stdout.trim();
+  const call = async (...args: string[]) => (await run(sess, args, { env, maxBuffer: 1 << 24, cwd: directory })).stdout.trim();
 
-  let gateway: ChildProcess;
-  if (stand) {
-    gateway = spawn(process.execPath, [stand], { env: { ...env, SEEDS: files.join(':'), SCRIPT: join(directory, 'script.jsonl'), PORT: '0' } });
-  } else {
-    for (let at = 0; at < files.length; at += 500) await call('import', ...files.slice(at, at + 500));
-    gateway = spawn(sess!, ['serve', '--config', config, '--listen', '127.0.0.1:0'], { env, cwd: directory });
-  }
+  for (let at = 0; at < files.length; at += 500) await call('import', ...files.slice(at, at + 500));
+  const gateway = spawn(sess, ['serve', '--config', config, '--listen', '127.0.0.1:0'], { env, cwd: directory });
   const url = await address(gateway);
   return {
     url,
-    token: stand ? 'dev-token' : await call('token'),
-    readToken: async () => (stand ? 'read-token' : (JSON.parse(await call('token', 'create', '--scope', 'read', '--json')) as { token: string }).token),
+    token: await call('token'),
+    readToken: async () => (JSON.parse(await call('token', 'create', '--scope', 'read', '--json')) as { secret: string }).secret,
     stop: async () => {
       const ended = new Promise((resolve) => gateway.once('exit', resolve));
       gateway.kill('SIGTERM');

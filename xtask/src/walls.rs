@@ -32,11 +32,11 @@ const WALLS: &[Wall] = &[
         uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent"],
         tests_use: &["stub-models"],
     },
-    // Its tests are the other process that appends while somebody follows.
+    // Its tests are the other process that appends while somebody follows, and the models that answer.
     Wall {
         name: "sess-server",
         uses: &["sess-core", "sess-protocol", "sess-app"],
-        tests_use: &["sess-store"],
+        tests_use: &["sess-store", "sess-agent"],
     },
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {

@@ -243,7 +243,8 @@ impl Driver {
     fn stop(&self) -> impl Future<Output = StopCause> + Send + use<> {
         let cancel = self.cancel.clone();
         let seconds = self.cast.rules.limits.seconds;
-        let deadline = seconds.map(|seconds| self.started + Duration::from_secs(seconds));
+        // A time that no clock reaches is none.
+        let deadline = seconds.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
         async move {
             let time_is_up = async {
                 match deadline {

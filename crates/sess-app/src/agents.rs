@@ -224,6 +224,9 @@ impl Agents {
                 Err(error) => return Err(error),
             },
         };
+        if id.is_reserved() {
+            return Err(Error::NotFound(format!("Session not found: {id}")));
+        }
         let mut new = NewSession::chat(id, Source::Native, app.now());
         new.key = SessionKey::chat(agent, &new.id);
         new.agent = agent.clone();
@@ -303,6 +306,13 @@ impl Agents {
         let at = app.now();
         if request.text.trim().is_empty() && request.note.is_none() {
             return Err(Error::Invalid("there is nothing to say: the message is empty".to_owned()));
+        }
+        if request.session.facts.runner == Runner::Host {
+            return Err(Error::Invalid(format!(
+                "session {id} is run by another program, so no agent here can go on with it; `sess send {id}` \
+                 leaves a message in its inbox",
+                id = request.session.id
+            )));
         }
         let mut messages: Vec<NewMessage> = Vec::new();
         let mut add = |body: Body| messages.push(NewMessage { id: MessageId::new(at, app.random()), body });

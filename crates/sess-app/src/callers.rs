@@ -60,7 +60,12 @@ pub(crate) struct Confined {
 impl App {
     /// Works out who is calling: an agent, whatever session it turns out to be.
     pub fn caller(&self, signals: &Signals) -> Caller {
-        let identity = identify(signals);
+        let mut identity = identify(signals);
+        if signals.explicit.as_deref().map(str::trim) == Some("main")
+            && let Ok(configured) = self.configured()
+        {
+            identity.session = Claim::Key(SessionKey::main(&configured.entry()));
+        }
         // A connection's id says nothing about whose it is; the client's name may.
         let is_connection = identity.evidence == Evidence::CallMeta(MCP_SESSION_ID);
         let agent = match &identity.session {
@@ -131,6 +136,7 @@ impl App {
         let (id, source) = match &caller.identity.session {
             Claim::Invalid(error) => return Err(error.clone().into()),
             Claim::Key(key) => {
+                let key = &self.configured()?.shared(key.clone());
                 let found = if self.has_store() { self.store()?.session_by_key(key).await? } else { None };
                 return match found {
                     Some(found) => Ok(found.into()),
@@ -192,7 +198,8 @@ impl App {
         let own = match &caller.identity.session {
             Claim::Invalid(error) => return Err(error.clone().into()),
             Claim::Key(key) if self.has_store() => {
-                self.store()?.session_by_key(key).await.map_err(Error::from)
+                let key = self.configured()?.shared(key.clone());
+                self.store()?.session_by_key(&key).await.map_err(Error::from)
             }
             Claim::Key(_) => Ok(None),
             Claim::Id(id, _) => self.stored_session(id).await,

@@ -145,7 +145,7 @@ impl Newest {
                     continue;
                 }
                 let mut seen = self.show(message)?;
-                if size(&seen.message) + 2 > self.size_bytes_max && shown.messages.is_empty() {
+                if size(&seen.message) + 2 > self.size_bytes_max {
                     seen = too_large(message, &seen.message);
                 }
                 // Each message but the first comes with a comma.

@@ -1,6 +1,7 @@
 //! What the owner does with sessions from a door: change, start over, delete.
 
 use sess_core::{
+    agent::Team,
     key::SessionKind,
     policy::Verb,
     session::{NewSession, Runner, Sending, Session, ThinkingLevel, VerboseLevel},
@@ -127,7 +128,7 @@ impl App {
         if let Some(model) = patch.model {
             if let Some(name) = &model {
                 let configured = self.configured()?;
-                let models = configured.team.as_ref().map(|team| team.models()).unwrap_or_default();
+                let models = configured.team.as_ref().map(Team::models).unwrap_or_default();
                 let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
                 if !names.contains(&name.as_str()) {
                     return Err(unknown("model", name, &names));

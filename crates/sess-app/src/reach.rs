@@ -239,7 +239,7 @@ impl Outlook {
     /// Reads what was given: `main` and `current` are names, the rest is a key or an id.
     fn canonical(&self, given: &str) -> Result<Given> {
         if given == "main" {
-            return Ok(Given::Key(self.shared(SessionKey::main(&self.agent))));
+            return Ok(Given::Key(self.configured.shared(SessionKey::main(&self.agent))));
         }
         if given == "current"
             && let Some(own) = &self.own
@@ -259,21 +259,21 @@ impl Outlook {
         let is_never_id = given.len() > SessionKey::SIZE_BYTES_MAX || given.chars().any(char::is_control);
         if is_meant_as_key || is_never_id {
             let key = given.parse::<SessionKey>().map_err(|error| Error::Invalid(error.to_string()))?;
-            return Ok(Given::Key(self.shared(key)));
+            return Ok(Given::Key(self.configured.shared(key)));
         }
         given.parse().map(Given::Id).map_err(|_| not_found(given))
-    }
-
-    /// With one direct chat for all agents, every main key is that one.
-    fn shared(&self, key: SessionKey) -> SessionKey {
-        match (self.configured.rules.scope, key.kind()) {
-            (DirectScope::Global, SessionKind::Main) => SessionKey::main(&self.configured.entry()),
-            _ => key,
-        }
     }
 }
 
 impl Configured {
+    /// With one direct chat for all agents, every main key is that one.
+    pub(crate) fn shared(&self, key: SessionKey) -> SessionKey {
+        match (self.rules.scope, key.kind()) {
+            (DirectScope::Global, SessionKind::Main) => SessionKey::main(&self.entry()),
+            _ => key,
+        }
+    }
+
     /// Tells whether a session exists before its first use: the main one of a configured agent.
     pub(crate) fn has_main(&self, key: &SessionKey) -> bool {
         let team = self.team.as_ref();

@@ -195,6 +195,7 @@ impl Render<'_> {
             label: facts.label.as_deref().map(plain),
             status: Some(status),
             created_at: session.created_at.as_millis(),
+            archived: session.archived_at.is_some(),
             messages,
         })
     }

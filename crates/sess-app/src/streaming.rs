@@ -65,7 +65,8 @@ impl StreamedText {
                 new
             }
             // What was told turns out to be a part of something that is masked: no more of it.
-            None => masked.ends_with('\n').then(|| "\n".to_owned()).unwrap_or_default(),
+            None if masked.ends_with('\n') => "\n".to_owned(),
+            None => String::new(),
         }
     }
 }

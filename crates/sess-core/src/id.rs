@@ -27,6 +27,12 @@ impl SessionId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Tells whether this is a name that means something else wherever a session is named: no
+    /// session is ever made with it.
+    pub fn is_reserved(&self) -> bool {
+        matches!(self.as_str(), "main" | "current" | "global" | "unknown")
+    }
 }
 
 /// Makes a version 4 UUID of 128 random bits: the ids that are ours to make.

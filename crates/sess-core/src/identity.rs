@@ -166,7 +166,10 @@ fn claim(text: &str) -> Claim {
     {
         return native(id, source);
     }
-    native(text, Source::Native)
+    match native(text, Source::Native) {
+        Claim::Id(id, _) if id.is_reserved() => Claim::Invalid(InvalidSessionId(id.into())),
+        claim => claim,
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +201,15 @@ mod tests {
             Claim::Invalid(error) => error.to_string(),
         };
         assert_eq!(format!("{session} by {}", identity.evidence), answer);
+    }
+
+    #[test]
+    fn reserved_names_name_no_session() {
+        for name in ["main", "current", "global", "unknown", " global "] {
+            let signals = Signals { explicit: Some(name.to_owned()), ..Signals::default() };
+            let invalid = Claim::Invalid(InvalidSessionId(name.trim().to_owned()));
+            assert_eq!(identify(&signals).session, invalid);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     AgentId, SessionId, Timestamp,
+    exchange::is_control_word,
     message::{Block, Body, Provenance, Role},
 };
 
@@ -116,7 +117,13 @@ pub fn block(body: &Body, tools: Tools) -> Option<String> {
     let content = match (body.role, tools) {
         (Role::System, _) | (Role::ToolResult, Tools::Hidden) => String::new(),
         (Role::User | Role::Assistant, _) | (Role::ToolResult, Tools::Shown) => {
-            without_headings(content(&body.content, tools))
+            let content = without_headings(content(&body.content, tools));
+            // A word for the program is no message.
+            if body.role == Role::Assistant && is_control_word(&content) {
+                SILENT.to_owned()
+            } else {
+                content
+            }
         }
     };
     let compacted = body.content.iter().any(|block| matches!(block, Block::Compaction { .. }));
@@ -130,6 +137,8 @@ pub fn block(body: &Body, tools: Tools) -> Option<String> {
 }
 
 const COMPACTED: &str = "[context compacted here]";
+/// Stands for a reply that is for nobody to read.
+const SILENT: &str = "[nothing more to say]";
 
 /// How the lines begin that give a transcript its structure.
 const STRUCTURE: [&str; 6] =
@@ -158,6 +167,9 @@ fn block_heading(body: &Body) -> String {
     match &body.provenance {
         Some(Provenance::InterSession { source_session_key, .. }) => {
             format!("## user (from session {source_session_key})")
+        }
+        Some(Provenance::InternalSystem) if body.role == Role::User => {
+            "## user (from the program)".to_owned()
         }
         Some(Provenance::ExternalUser | Provenance::InternalSystem) | None => role.to_owned(),
     }

@@ -166,6 +166,8 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     pub created_at: i64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
     /// The last messages, without tool results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Message>>")]

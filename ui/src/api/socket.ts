@@ -43,7 +43,7 @@ export interface Events {
 }
 
 export type ConnectionState =
-  | { name: 'connecting' }
+  | { name: 'connecting'; attempt: number }
   | { name: 'open' }
   | { name: 'waiting'; until: number; attempt: number; reason: string }
   | { name: 'signed_out'; reason?: string };
@@ -60,7 +60,7 @@ export class RequestError extends Error {
 const REQUEST_TIMEOUT_MS = 20_000;
 const PROTOCOL = 1;
 
-export const connection = signal<ConnectionState>({ name: 'connecting' });
+export const connection = signal<ConnectionState>({ name: 'connecting', attempt: 0 });
 export const hello = signal<HelloOk | undefined>(undefined);
 
 interface Pending {
@@ -120,7 +120,7 @@ function ask(method: string, params: unknown, timeoutMs = REQUEST_TIMEOUT_MS): P
 export function connect(): void {
   clearTimeout(retryTimer);
   if (socket) return;
-  connection.value = { name: 'connecting' };
+  connection.value = { name: 'connecting', attempt };
   const address = new URL('ws', location.href.replace(/[?#].*$/, ''));
   address.protocol = address.protocol === 'https:' ? 'wss:' : 'ws:';
   const opening = new WebSocket(address);

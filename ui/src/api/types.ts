@@ -99,6 +99,36 @@ export interface ErrorDetail {
   message: string;
 }
 /**
+ * Events, oldest first; each has a `type` and a `session_id`.
+ */
+export interface EventsPage {
+  events: {
+    [k: string]: unknown;
+  }[];
+  /**
+   * Leads to what comes after these.
+   */
+  nextCursor: string;
+}
+/**
+ * `GET /events`.
+ */
+export interface EventsQuery {
+  /**
+   * How many are looked at: 1 to 1,000, 100 when not given.
+   */
+  limit?: number | null;
+  /**
+   * The `nextCursor` of the page before; a page without it begins with the oldest event, a stream with what
+   * happens from now on.
+   */
+  cursor?: string | null;
+  /**
+   * `1` goes on as a stream of events.
+   */
+  follow?: number | null;
+}
+/**
  * `lagged`: events were left out; ask again for what you show.
  */
 export interface Lagged {
@@ -217,6 +247,7 @@ export interface Row {
    */
   status?: string | null;
   createdAt: number;
+  archived?: boolean;
   /**
    * The last messages, without tool results.
    */
@@ -226,6 +257,15 @@ export interface DeliveryContext {
   channel: string;
   to?: string | null;
   accountId?: string | null;
+}
+/**
+ * `tick`: the gateway is there.
+ */
+export interface Tick {
+  /**
+   * Milliseconds.
+   */
+  at: number;
 }
 /**
  * `connect`: the first request of every connection.
@@ -425,6 +465,16 @@ export interface ChatSend {
 export interface ChatSent {
   runId: string;
   status: ChatStatus;
+}
+/**
+ * `sessions.delete`: what was deleted.
+ */
+export interface Deleted {
+  /**
+   * Always true.
+   */
+  deleted: boolean;
+  key: string;
 }
 /**
  * What was subscribed to.
@@ -756,6 +806,24 @@ export interface SendBody {
   idempotencyKey?: string | null;
 }
 /**
+ * `GET /sessions/{sessionKey}`.
+ */
+export interface SessionQuery {
+  /**
+   * That many of its last messages: 0 to 20.
+   */
+  messageLimit?: number | null;
+}
+/**
+ * `POST /attachments`.
+ */
+export interface UploadQuery {
+  /**
+   * The file's name.
+   */
+  name?: string | null;
+}
+/**
  * `POST /attachments`, with the file as its body: what `chat.send` names.
  */
 export interface Uploaded {
@@ -765,20 +833,30 @@ export interface Uploaded {
   sizeBytes: number;
 }
 /**
- * `POST /login`: what a one-time link holds.
+ * `POST /tokens`.
  */
-export interface Login {
+export interface CreateToken {
+  scopes: Scope[];
   /**
-   * The code of the link, or a token that the person pasted.
+   * Only sessions of this agent.
    */
-  code?: string | null;
-  token?: string | null;
+  agent?: string | null;
+  /**
+   * It stands for this session: a key or an id.
+   */
+  session?: string | null;
+  label?: string | null;
+  /**
+   * For ever when not given.
+   */
+  expiresInSeconds?: number | null;
 }
 /**
- * `GET /tokens`.
+ * A new token. Its secret is told this once.
  */
-export interface Tokens {
-  tokens: TokenRow[];
+export interface CreatedToken {
+  secret: string;
+  token: TokenRow;
 }
 /**
  * A token without its secret.
@@ -798,4 +876,30 @@ export interface TokenRow {
   createdAt: number;
   expiresAt?: number | null;
   revokedAt?: number | null;
+}
+/**
+ * `POST /login`: what the cookie lets the page do.
+ */
+export interface LoggedIn {
+  scopes: Scope[];
+  /**
+   * Only sessions of this agent.
+   */
+  agent?: string | null;
+}
+/**
+ * `POST /login`: what a one-time link holds.
+ */
+export interface Login {
+  /**
+   * The code of the link, or a token that the person pasted.
+   */
+  code?: string | null;
+  token?: string | null;
+}
+/**
+ * `GET /tokens`.
+ */
+export interface Tokens {
+  tokens: TokenRow[];
 }

@@ -111,6 +111,11 @@ export class VirtualList<T> extends Component<Props<T>> {
     return this.heights.indexAt(this.top - this.base() + 24);
   }
 
+  /** Returns the row at the bottom of the viewport. */
+  get bottomIndex(): number {
+    return this.heights.indexAt(this.top - this.base() + this.viewport - 24);
+  }
+
   get isFollowing(): boolean {
     return this.following;
   }

@@ -142,8 +142,9 @@ async function fetchAgents(): Promise<void> {
 export function watchSessions(): void {
   on('sessions.changed', (change) => {
     if (changes.size === 0) requestAnimationFrame(apply);
-    // The phase that takes a row away must not be hidden by a later one with an old row.
-    changes.set(change.sessionKey, change);
+    // Of several changes the last one counts, but an archived session stays archived while it is written to.
+    const isArchived = changes.get(change.sessionKey)?.phase === 'archived' && change.phase === 'message';
+    changes.set(change.sessionKey, isArchived ? { ...change, phase: 'archived' } : change);
   });
   onResync(() => {
     void request('sessions.subscribe', {}).catch(() => undefined);
@@ -161,6 +162,7 @@ export function watchSessions(): void {
     generation += 1;
     loading = false;
     complete = false;
+    total.value = undefined;
     clearTimeout(timer);
     timer = setTimeout(() => untracked(() => void reload()), TYPING_MS);
   });

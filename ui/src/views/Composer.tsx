@@ -95,91 +95,91 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
 
   return (
     <div class="composer-frame">
-    <div class="composer column">
-      <Activity isRunning={isRunning} since={going[0]?.startedAt ?? undefined} agent={row ? agentOf(row) : ''} queued={queued.length} />
-      <div
-        class={`composer-box${isOver ? ' over' : ''}${forbidden ? ' forbidden' : ''}`}
-        onDragOver={(event) => {
-          if (!event.dataTransfer?.types.includes('Files')) return;
-          event.preventDefault();
-          setOver(true);
-        }}
-        onDragLeave={() => setOver(false)}
-        onDrop={(event) => {
-          setOver(false);
-          if (!event.dataTransfer?.files.length) return;
-          event.preventDefault();
-          attach(event.dataTransfer.files);
-        }}
-      >
-        {files.length > 0 && (
-          <ul class="attached" aria-label="Attached files">
-            {files.map((file, index) => (
-              <li key={index} class={file.error ? 'bad' : ''} title={file.error}>
-                <Icon name="file" />
-                <span class="file-name">{oneLine(file.name)}</span>
-                <span class="file-size">{file.error ?? (file.id ? size(file.bytes) : `${Math.round(file.part * 100)}%`)}</span>
-                <button type="button" class="icon-button" aria-label={`Remove ${oneLine(file.name)}`} onClick={() => setFiles(files.filter((other) => other !== file))}>
-                  <Icon name="close" />
-                </button>
-              </li>
-            ))}
-          </ul>
-        )}
-        <textarea
-          ref={field}
-          rows={1}
-          value={text}
-          disabled={Boolean(forbidden)}
-          placeholder={forbidden ?? (row ? `Message ${oneLine(agentOf(row)) || 'this session'}` : 'Message')}
-          aria-label="Message"
-          aria-describedby="composer-hint"
-          onInput={(event) => write(event.currentTarget.value)}
-          onPaste={(event) => {
-            const pasted = event.clipboardData?.files;
-            if (pasted?.length) {
-              event.preventDefault();
-              attach(pasted);
-            }
+      <div class="composer column">
+        <Activity isRunning={isRunning} since={going[0]?.startedAt ?? undefined} agent={row ? agentOf(row) : ''} queued={queued.length} />
+        <div
+          class={`composer-box${isOver ? ' over' : ''}${forbidden ? ' forbidden' : ''}`}
+          onDragOver={(event) => {
+            if (!event.dataTransfer?.types.includes('Files')) return;
+            event.preventDefault();
+            setOver(true);
           }}
-          onKeyDown={(event) => {
-            if (event.isComposing) return;
-            if (event.key === 'Enter' && !event.shiftKey && !event.altKey) {
-              event.preventDefault();
-              send();
-            } else if (event.key === 'Escape') {
-              event.stopPropagation();
-              if (isRunning && !forbidden) stop();
-              else event.currentTarget.blur();
-            }
+          onDragLeave={() => setOver(false)}
+          onDrop={(event) => {
+            setOver(false);
+            if (!event.dataTransfer?.files.length) return;
+            event.preventDefault();
+            attach(event.dataTransfer.files);
           }}
-        />
-        <div class="composer-actions">
-          <input
-            ref={picker}
-            type="file"
-            multiple
-            hidden
-            onChange={(event) => {
-              attach(event.currentTarget.files ?? []);
-              event.currentTarget.value = '';
+        >
+          {files.length > 0 && (
+            <ul class="attached" aria-label="Attached files">
+              {files.map((file, index) => (
+                <li key={index} class={file.error ? 'bad' : ''} title={file.error}>
+                  <Icon name="file" />
+                  <span class="file-name">{oneLine(file.name)}</span>
+                  <span class="file-size">{file.error ?? (file.id ? size(file.bytes) : `${Math.round(file.part * 100)}%`)}</span>
+                  <button type="button" class="icon-button" aria-label={`Remove ${oneLine(file.name)}`} onClick={() => setFiles(files.filter((other) => other !== file))}>
+                    <Icon name="close" />
+                  </button>
+                </li>
+              ))}
+            </ul>
+          )}
+          <textarea
+            ref={field}
+            rows={1}
+            value={text}
+            disabled={Boolean(forbidden)}
+            placeholder={forbidden ?? (row ? `Message ${oneLine(agentOf(row)) || 'this session'}` : 'Message')}
+            aria-label="Message"
+            aria-describedby="composer-hint"
+            onInput={(event) => write(event.currentTarget.value)}
+            onPaste={(event) => {
+              const pasted = event.clipboardData?.files;
+              if (pasted?.length) {
+                event.preventDefault();
+                attach(pasted);
+              }
+            }}
+            onKeyDown={(event) => {
+              if (event.isComposing) return;
+              if (event.key === 'Enter' && !event.shiftKey && !event.altKey) {
+                event.preventDefault();
+                send();
+              } else if (event.key === 'Escape') {
+                event.stopPropagation();
+                if (isRunning && !forbidden) stop();
+                else event.currentTarget.blur();
+              }
             }}
           />
-          <button type="button" class="icon-button" aria-label="Attach files" title={forbidden ?? 'Attach files'} disabled={Boolean(forbidden)} onClick={() => picker.current?.click()}>
-            <Icon name="clip" />
-          </button>
-          <p class="hint" id="composer-hint">
-            {offline ? 'Not connected; your draft is kept.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
-          </p>
-          {isRunning && (
-            <button type="button" class="stop" disabled={Boolean(forbidden) || offline} title={forbidden ?? 'Stop (Esc)'} onClick={stop}><Icon name="stop" />Stop</button>
-          )}
-          {(!isRunning || text.trim() !== '') && (
-            <button type="button" class="primary send" aria-label="Send" title={forbidden ?? 'Send (Enter)'} disabled={!canSend} onClick={send}><Icon name="up" /></button>
-          )}
+          <div class="composer-actions">
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              onChange={(event) => {
+                attach(event.currentTarget.files ?? []);
+                event.currentTarget.value = '';
+              }}
+            />
+            <button type="button" class="icon-button" aria-label="Attach files" title={forbidden ?? 'Attach files'} disabled={Boolean(forbidden)} onClick={() => picker.current?.click()}>
+              <Icon name="clip" />
+            </button>
+            <p class="hint" id="composer-hint">
+              {offline ? 'Not connected; your draft is kept.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
+            </p>
+            {isRunning && (
+              <button type="button" class="stop" disabled={Boolean(forbidden) || offline} title={forbidden ?? 'Stop (Esc)'} onClick={stop}><Icon name="stop" />Stop</button>
+            )}
+            {(!isRunning || text.trim() !== '') && (
+              <button type="button" class="primary send" aria-label="Send" title={forbidden ?? 'Send (Enter)'} disabled={!canSend} onClick={send}><Icon name="up" /></button>
+            )}
+          </div>
         </div>
       </div>
-    </div>
     </div>
   );
 }

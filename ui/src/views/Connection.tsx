@@ -23,8 +23,8 @@ export function ConnectionBadge() {
 /** A line over everything while the gateway cannot be reached. What is shown stays readable. */
 export function OfflineBar() {
   const state = connection.value;
-  if (state.name !== 'waiting' || state.attempt < 2) return null;
-  const seconds = Math.max(0, Math.ceil((state.until - secondHand.value) / 1000));
+  if ((state.name !== 'waiting' && state.name !== 'connecting') || state.attempt < 2) return null;
+  const seconds = state.name === 'waiting' ? Math.max(0, Math.ceil((state.until - secondHand.value) / 1000)) : 0;
   return (
     <div class="offline" role="alert">
       <Icon name="warn" />
@@ -32,7 +32,7 @@ export function OfflineBar() {
         <strong>Not connected.</strong> What you see may be out of date; what you write is kept. Next try{' '}
         {seconds > 0 ? <span aria-hidden="true">in {seconds}s</span> : 'now'}.
       </span>
-      <button type="button" class="quiet" onClick={reconnectNow}>Try now</button>
+      <button type="button" class="quiet" disabled={state.name === 'connecting'} onClick={reconnectNow}>Try now</button>
     </div>
   );
 }

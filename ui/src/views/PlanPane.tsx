@@ -107,7 +107,6 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
         plan={newest}
         looked={mode.name === 'compare' ? mode.to : revision}
         reference={reference}
-        onConflict={(looked) => setMode({ name: 'compare', from: looked, to: looked })}
         onCompare={(from, to) => setMode({ name: 'compare', from, to })}
       />
     </div>
@@ -194,7 +193,6 @@ function Review(props: {
   plan: PlanView;
   looked: number;
   reference: string;
-  onConflict: (looked: number) => void;
   onCompare: (from: number, to: number) => void;
 }) {
   const { plan: newest, looked } = props;

@@ -93,10 +93,11 @@ function Words({ block }: { block: Said }) {
 
 export function Picture({ mimeType, data }: { mimeType: string; data: string | undefined }) {
   const [large, setLarge] = useState(false);
-  if (!data || !IMAGES.test(mimeType)) return <p class="unknown">An image ({oneLine(mimeType)}) that is not shown here.</p>;
+  const [broken, setBroken] = useState(false);
+  if (!data || broken || !IMAGES.test(mimeType)) return <p class="unknown">An image ({oneLine(mimeType)}) that cannot be shown.</p>;
   return (
     <button type="button" class={`picture${large ? ' large' : ''}`} aria-label={large ? 'Make the image smaller' : 'Make the image larger'} onClick={() => setLarge(!large)}>
-      <img src={`data:${mimeType};base64,${data}`} alt="" loading="lazy" />
+      <img src={`data:${mimeType};base64,${data}`} alt="" onError={() => setBroken(true)} />
     </button>
   );
 }

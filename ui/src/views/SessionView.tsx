@@ -95,13 +95,9 @@ function Menu({ row }: { row: Row }) {
         <div class="menu-items">
           <button type="button" onClick={choose(() => setAsking('rename'))}>Rename…</button>
           <button type="button" onClick={choose(() => void attempt(async () => {
-            await request('sessions.patch', { key: row.key, archived: true });
-            tell('Archived. Find it with the filter “Archived too”.');
-          }))}>Archive</button>
-          <button type="button" onClick={choose(() => void attempt(async () => {
-            await request('sessions.patch', { key: row.key, archived: false });
-            tell('No longer archived.');
-          }))}>Unarchive</button>
+            await request('sessions.patch', { key: row.key, archived: !row.archived });
+            tell(row.archived ? 'No longer archived.' : 'Archived. Find it with the filter “Archived too”.');
+          }))}>{row.archived ? 'Unarchive' : 'Archive'}</button>
           <hr />
           <button type="button" onClick={choose(() => setAsking('reset'))}>Start over…</button>
           <button

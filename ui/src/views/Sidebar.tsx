@@ -20,28 +20,34 @@ const KINDS = ['main', 'group', 'cron', 'hook', 'node', 'other'];
 const STATUSES = ['running', 'queued', 'waiting', 'idle'];
 
 const filtersOpen = signal(false);
+
+// On a narrow screen the list is not beside the view: it is the view.
+const narrowScreen = matchMedia('(max-width: 760px)');
+const narrow = signal(narrowScreen.matches);
+narrowScreen.addEventListener('change', () => (narrow.value = narrowScreen.matches));
+
 const list: { current: VirtualList<Row> | null } = { current: null };
 
 export function Sidebar() {
   const current = route.value.view === 'session' ? route.value.key : undefined;
   return (
-    <nav class="sidebar" aria-label="Sessions">
-      <header class="sidebar-head">
-        <a class="brand" href="#/" aria-label="Intersession, home"><Logo /><span>Intersession</span></a>
+    <div class="sidebar" role={narrow.value && route.value.view === 'home' ? 'main' : 'navigation'} aria-label="Sessions">
+      <div class="sidebar-head">
+        <h1><a class="brand" href="#/"><Logo /><span>Intersession</span></a></h1>
         {may('write') ? (
           <a class="icon-button" href="#/new" aria-label="New session" title="New session (c)"><Icon name="plus" /></a>
         ) : (
           <button type="button" class="icon-button" disabled aria-label="New session" title={denied('write')}><Icon name="plus" /></button>
         )}
-      </header>
+      </div>
       <Search />
       <SessionList current={current} />
-      <footer class="sidebar-foot">
+      <div class="sidebar-foot">
         <a href="#/runs" aria-current={route.value.view === 'runs' ? 'page' : undefined}><Icon name="tree" />Runs</a>
         <a href="#/settings" aria-current={route.value.view === 'settings' ? 'page' : undefined}><Icon name="gear" />Settings</a>
         <ConnectionBadge />
-      </footer>
-    </nav>
+      </div>
+    </div>
   );
 }
 

@@ -104,12 +104,13 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
   useEffect(() => {
     transcriptKeys.move = (by) => {
       const focused = (document.activeElement?.closest('.transcript .row') as HTMLElement | null)?.dataset['index'];
-      const from = focused === undefined ? list.current!.topIndex - Math.sign(by) : Number(focused);
-      let index = from + by;
+      // Without a focused row, the first or the last that can be seen.
+      const visible = by > 0 ? list.current?.topIndex : list.current?.bottomIndex;
+      let index = focused === undefined ? (visible ?? -1) : Number(focused) + by;
       const all = lines.value;
       while (all[index] && (all[index]!.kind === 'day' || all[index]!.kind === 'edge')) index += Math.sign(by);
       if (!all[index]) return;
-      list.current!.reveal(index);
+      list.current?.reveal(index);
       requestAnimationFrame(() => {
         document.querySelector<HTMLElement>(`.transcript .row[data-index="${index}"] article`)?.focus({ preventScroll: true });
       });

@@ -11,7 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
-use sess_core::{agent::ModelSpec, redact::redact};
+use sess_core::{agent::ModelSpec, message::Role, redact::redact};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +59,8 @@ pub(super) enum Fault {
         after: Option<Duration>,
         tries: u32,
     },
+    /// The stream ended as it should, and there was nothing in it.
+    Nothing,
     /// Trying again would bring the same, but something came.
     Broken(String),
     Refused(String),
@@ -178,6 +180,9 @@ impl Link {
             };
             let (why, after, tries) = match outcome {
                 Ok(()) => return Ok(draft.finish(request, spec)),
+                // Whose tools have done it all may have nothing to add.
+                Err(Fault::Nothing) if follows_tools(request) => return Ok(draft.finish(request, spec)),
+                Err(Fault::Nothing) => ("the model answered nothing".to_owned(), None, COSTLY_TRIES),
                 Err(Fault::Refused(why)) => return Err(ModelError::Refused(self.hide(why))),
                 Err(Fault::TooLong(why)) => return Err(ModelError::TooLong(self.hide(why))),
                 Err(Fault::Broken(reason)) => {
@@ -375,9 +380,13 @@ fn whole(draft: &Draft) -> Result<(), Fault> {
     // A refusal or a limit explains why nothing came, so it is a reply.
     let explained = matches!(draft.stop, Some(super::Stop::Refused | super::Stop::Length));
     if draft.is_empty() && !explained {
-        return Err(Fault::costly("the model answered nothing"));
+        return Err(Fault::Nothing);
     }
     Ok(())
+}
+
+fn follows_tools(request: &Request) -> bool {
+    request.messages.last().is_some_and(|last| last.role == Role::ToolResult)
 }
 
 fn check_type(host: &str, response: &Response) -> Result<(), Fault> {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use sess_agent::model::{ModelError, Piece, REPLY_BYTES_MAX, STREAM_BYTES_MAX};
 use sess_core::agent::Provider;
-use sess_core::message::Block;
+use sess_core::message::{Block, Role};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    APIS, ask, assistant, endpoint, heard, model, model_with, outcome, quick, request, result, retries,
+    APIS, ask, assistant, body, endpoint, heard, model, model_with, outcome, quick, request, result, retries,
     shown, spec, stub, told, user,
 };
 
@@ -80,6 +81,18 @@ async fn trying_again_ends() {
     )
     .await;
     check("{fault: {kind: empty}}", "unavailable: the model answered nothing, 2 times ()").await;
+}
+
+#[tokio::test]
+async fn nothing_is_an_answer_to_what_tools_have_done() {
+    for api in APIS {
+        let stub = stub("[{text: first}, {fault: {kind: empty}}]").await;
+        let call = json!([{"type": "toolCall", "id": "c1", "name": "list", "arguments": {}}]);
+        let called = body(Role::Assistant, &call);
+        let (reply, pieces) = ask(&model(&stub, api), vec![user("go"), called, result("c1", "seen")]).await;
+        assert_eq!(retries(&pieces), 0);
+        assert_eq!(assistant(&reply.expect("a reply")).plain_text().trim(), "");
+    }
 }
 
 #[tokio::test]

@@ -130,7 +130,7 @@ fn files_are_read_written_edited_listed_and_searched() {
     world.refused("search_files", json!({"pattern": "("}), "the pattern is not valid");
     // Half a secret would not be recognised as one: what is shown of a long line ends before it.
     let before = format!("needle {}", "x".repeat(270));
-    world.write("long.txt", &format!("{before} AKIA{}{}\n", "IOSFODNN7", "EXAMPLA and more".repeat(9)));
+    world.write("long.txt", format!("{before} AKIA{}{}\n", "IOSFODNN7", "EXAMPLA and more".repeat(9)));
     world.check(
         "search_files",
         json!({"pattern": "needle", "glob": "*.txt"}),

@@ -205,6 +205,19 @@ async fn what_has_nothing_to_say_is_no_request() {
 }
 
 #[tokio::test]
+async fn the_session_of_another_program_is_not_gone_on_with_here() {
+    let (world, _, agents) = trusting();
+    world.app.inbox(&world.agent("s1"), None).await.expect("a host's session");
+    let refused = agents.queue(request(&world, &agents, "hello").await).await.expect_err("refused");
+    assert!(refused.to_string().contains("`sess send s1` leaves a message in its inbox"), "{refused}");
+    let root = agents.team().entry().name.clone();
+    for name in ["global", "unknown", "current"] {
+        let none = agents.open_session(&world.owner(), Some(name), &root).await.expect_err("reserved");
+        assert_eq!(none.to_string(), format!("Session not found: {name}"));
+    }
+}
+
+#[tokio::test]
 async fn a_tool_that_breaks_fails_the_run_and_the_session_goes_on() {
     let (world, _, agents) = trusting();
     let run = say(&world, &agents, "call break").await;

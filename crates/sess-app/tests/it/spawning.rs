@@ -95,6 +95,9 @@ async fn a_report_says_error_timeout_and_aborted_whatever_the_model_says() {
     let timed = SpawnTask { run_timeout_seconds: Some(1), ..task("hang") };
     let (_, report) = report_on(&world, &stage, timed).await;
     assert!(report.starts_with("Status: timeout\n"), "{report}");
+    let endless = SpawnTask { run_timeout_seconds: Some(i64::MAX.unsigned_abs()), ..task("quick") };
+    let (_, report) = report_on(&world, &stage, endless).await;
+    assert!(report.starts_with("Status: ok\n"), "{report}");
     let (_, report) = report_on(&world, &stage, task("call")).await;
     assert!(
         report.starts_with("Status: ok\nResult: from the tool\nNotes: the agent said nothing"),

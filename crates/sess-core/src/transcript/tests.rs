@@ -121,6 +121,19 @@ fn a_peer_agents_words_are_headed_as_such() {
     assert_eq!(block(&peer, Tools::Shown).as_deref(), Some("## user (from session agent:main:main)\ndo it"));
     peer.provenance = Some(Provenance::ExternalUser);
     assert_eq!(block(&peer, Tools::Shown).as_deref(), Some("## user\ndo it"));
+    peer.provenance = Some(Provenance::InternalSystem);
+    assert_eq!(block(&peer, Tools::Shown).as_deref(), Some("## user (from the program)\ndo it"));
+}
+
+#[test]
+fn a_word_for_the_program_is_no_message() {
+    check(
+        "assistant",
+        r#"[{"type":"text","text":" ANNOUNCE_SKIP\n"}]"#,
+        "## assistant\n[nothing more to say]",
+    );
+    check("assistant", r#"[{"type":"text","text":"not REPLY_SKIP"}]"#, "## assistant\nnot REPLY_SKIP");
+    check("user", r#"[{"type":"text","text":"REPLY_SKIP"}]"#, "## user\nREPLY_SKIP");
 }
 
 #[test]

@@ -26,6 +26,7 @@ use super::{
     super::{
         errors::Problem,
         follower::{Follower, Heard},
+        http::unseen,
         hub::{News, Told},
         state::State,
     },
@@ -107,7 +108,8 @@ impl Subscriptions {
     async fn follow(&mut self, method: &str, ask: SubscribeMessages) -> Result<Subscribed, Problem> {
         let invalid = |what: String| Problem::invalid(format!("invalid {method} params: {what}"));
         let app = &self.state.app;
-        let mut page = app.transcript_page(&self.caller, &ask.key, None, 1, true).await?;
+        let page = app.transcript_page(&self.caller, &ask.key, None, 1, true).await;
+        let mut page = page.map_err(|error| unseen(error, &ask.key))?;
         let key = page.session.key.clone();
         if let Some(id) = &ask.session_id
             && id != page.session.id.as_str()
