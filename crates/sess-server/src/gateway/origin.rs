@@ -180,19 +180,19 @@ mod tests {
         "127.0.0.1:4747".parse().expect("an address")
     }
 
-    fn asked(names: &Names, method: Method, uri: &str, given: &[(&str, &str)]) -> bool {
+    fn asked(names: &Names, method: &Method, uri: &str, given: &[(&str, &str)]) -> bool {
         let mut headers = HeaderMap::new();
         for (name, value) in given {
             let name = HeaderName::try_from(*name).expect("a name");
             headers.append(name, value.parse().expect("a value"));
         }
-        names.check(&method, &uri.parse().expect("an address"), &headers, local()).is_ok()
+        names.check(method, &uri.parse().expect("an address"), &headers, local()).is_ok()
     }
 
     #[test]
     fn only_our_own_hosts_are_answered() {
         let plain = names(&["gate.example", "exact.example:8443"]);
-        let host = |host: &str| asked(&plain, Method::GET, "/", &[("host", host)]);
+        let host = |host: &str| asked(&plain, &Method::GET, "/", &[("host", host)]);
         for ours in [
             "127.0.0.1:4747",
             "localhost:4747",
@@ -256,22 +256,23 @@ mod tests {
         ] {
             assert!(!host(foreign), "{foreign}");
         }
-        assert!(!asked(&plain, Method::GET, "/", &[]), "no host at all");
+        assert!(!asked(&plain, &Method::GET, "/", &[]), "no host at all");
         assert!(
-            !asked(&plain, Method::GET, "/", &[("host", "localhost:4747"), ("host", "evil.example")]),
+            !asked(&plain, &Method::GET, "/", &[("host", "localhost:4747"), ("host", "evil.example")]),
             "two hosts"
         );
-        assert!(!asked(&plain, Method::GET, "/", &[("host", "localhost:4747"), ("host", "localhost:4747")]));
+        assert!(!asked(&plain, &Method::GET, "/", &[("host", "localhost:4747"), ("host", "localhost:4747")]));
         let whole = "http://evil.example:4747/";
-        assert!(!asked(&plain, Method::GET, whole, &[("host", "localhost:4747")]));
-        assert!(asked(&plain, Method::GET, "http://localhost:4747/", &[("host", "localhost:4747")]));
+        assert!(!asked(&plain, &Method::GET, whole, &[("host", "localhost:4747")]));
+        assert!(asked(&plain, &Method::GET, "http://localhost:4747/", &[("host", "localhost:4747")]));
     }
 
     #[test]
     fn pages_of_other_sites_are_refused() {
         let plain = names(&["gate.example"]);
-        let from =
-            |host: &str, origin: &str| asked(&plain, Method::GET, "/", &[("host", host), ("origin", origin)]);
+        let from = |host: &str, origin: &str| {
+            asked(&plain, &Method::GET, "/", &[("host", host), ("origin", origin)])
+        };
         for (host, origin) in [
             ("127.0.0.1:4747", "http://127.0.0.1:4747"),
             ("127.0.0.1:4747", "http://localhost:4747"),
@@ -312,8 +313,8 @@ mod tests {
         }
         let ours = ("host", "localhost:4747");
         let origin = ("origin", "http://localhost:4747");
-        assert!(!asked(&plain, Method::GET, "/", &[ours, origin, origin]), "two origins");
-        let site = |site: &'static str| asked(&plain, Method::POST, "/", &[ours, ("sec-fetch-site", site)]);
+        assert!(!asked(&plain, &Method::GET, "/", &[ours, origin, origin]), "two origins");
+        let site = |site: &'static str| asked(&plain, &Method::POST, "/", &[ours, ("sec-fetch-site", site)]);
         assert!(site("same-origin") && site("none"));
         assert!(!site("cross-site") && !site("same-site") && !site("") && !site("SAME-ORIGIN"));
     }

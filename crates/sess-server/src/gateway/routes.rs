@@ -108,10 +108,10 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let put = |path, about| Draft::new(Method::PUT, path, about);
     let delete = |path, about| Draft::new(Method::DELETE, path, about);
     let mut routes = vec![
-        get("/", "The web page.").gives(Gives::Page).open(|call| page(call, &page::INDEX)),
-        get(page::SCRIPT.path, "Its script.").gives(Gives::Page).open(|call| page(call, &page::SCRIPT)),
-        get(page::STYLE.path, "Its style.").gives(Gives::Page).open(|call| page(call, &page::STYLE)),
-        get(page::ICON.path, "Its icon.").gives(Gives::Page).open(|call| page(call, &page::ICON)),
+        get("/", "The web page.").gives(Gives::Page).open(|call| page(&call, &page::INDEX)),
+        get(page::SCRIPT.path, "Its script.").gives(Gives::Page).open(|call| page(&call, &page::SCRIPT)),
+        get(page::STYLE.path, "Its style.").gives(Gives::Page).open(|call| page(&call, &page::STYLE)),
+        get(page::ICON.path, "Its icon.").gives(Gives::Page).open(|call| page(&call, &page::ICON)),
         get("/healthz", "Tells whether the process lives.")
             .gives(Gives::Text)
             .open(|_| Box::pin(async { Ok("ok\n".into_response()) })),
@@ -217,7 +217,7 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     routes
 });
 
-fn page(call: Call, file: &page::File) -> Answering {
+fn page(call: &Call, file: &page::File) -> Answering {
     let answer = page::answer(file, call.request.headers());
     Box::pin(async { Ok(answer) })
 }

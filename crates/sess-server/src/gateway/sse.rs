@@ -82,9 +82,9 @@ impl<S: Source> http_body::Body for Pieces<S> {
 /// One event. `data` is one line.
 pub(super) fn event(name: &str, id: Option<&str>, data: &str) -> Bytes {
     let mut text = String::with_capacity(name.len() + data.len() + 128);
-    let _infallible = write!(text, "event: {name}\n");
+    let _infallible = writeln!(text, "event: {name}");
     if let Some(id) = id {
-        let _infallible = write!(text, "id: {id}\n");
+        let _infallible = writeln!(text, "id: {id}");
     }
     let _infallible = write!(text, "data: {data}\n\n");
     text.into()

@@ -1,11 +1,14 @@
 //! Streams: each message once and in order, whatever happens in between.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use sess_app::NewToken;
 use sess_core::message::Role;
 use sess_protocol::tokens::Scope;
-use tokio::{io::AsyncWriteExt as _, sync::Mutex};
+use tokio::{io::AsyncWriteExt as _, sync::Semaphore};
 
 use crate::gateway::{Event, Gateway, Stream, encoded, message, new_session};
 
@@ -156,7 +159,7 @@ async fn a_follower_that_never_reads_slows_nobody_down() {
     let mut awake = gateway.follow(&path(), &[]).await;
     assert_eq!(awake.event().await.name, "history");
     let store = gateway.store();
-    let text = "x".repeat(12 * 1024);
+    let text = "word ".repeat(5_000);
     // Far more than sockets and queues hold.
     for n in 1..=400 {
         store.append(&session.id, vec![message(Role::User, &text)], None).await.expect("a message");
@@ -235,27 +238,31 @@ async fn every_message_is_heard_once_across_cuts_restarts_and_resets() {
     const MESSAGES: u64 = 300;
     let mut gateway = Gateway::start().await;
     gateway.session(KEY, "s-1").await;
-    // Two handles write, as two processes would; they take turns only where a key is reset.
-    let newest = Arc::new(Mutex::new(("s-1".to_owned(), Vec::<(String, u64)>::new())));
+    // Two handles write, as two processes would; they take turns, so that nothing is written into a session
+    // after it was replaced.
+    let (turns, newest) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new("s-1".to_owned())));
+    let written = Arc::new(Mutex::new(Vec::<(String, u64)>::new()));
     let mut writers = Vec::new();
     for n in 0..2_u64 {
-        let (store, newest) = (gateway.store(), Arc::clone(&newest));
+        let (turns, newest, written) = (Arc::clone(&turns), Arc::clone(&newest), Arc::clone(&written));
+        let store = gateway.store();
         writers.push(tokio::spawn(async move {
             for count in 0..MESSAGES / 2 {
-                let mut turn = newest.lock().await;
+                let turn = turns.acquire().await.expect("a turn");
                 if n == 0 && count % 40 == 39 {
-                    turn.0 = format!("s-1-{count}");
-                    store.ensure_session(new_session(KEY, &turn.0)).await.expect("a session");
+                    let id = format!("s-1-{count}");
+                    store.ensure_session(new_session(KEY, &id)).await.expect("a session");
+                    *newest.lock().expect("whole") = id;
                 }
-                let id = turn.0.parse().expect("an id");
+                let session = newest.lock().expect("whole").clone();
+                let id = session.parse().expect("an id");
                 // Some are hidden, and must be neither heard nor missed.
                 let role = if count % 7 == 3 { Role::ToolResult } else { Role::User };
                 let text = "text ".repeat(usize::try_from(count % 50).expect("small"));
                 let text = format!("{n} {count} {text}");
                 let appended = store.append(&id, vec![message(role, &text)], None).await.expect("a message");
                 if role == Role::User {
-                    let session = turn.0.clone();
-                    turn.1.push((session, appended.last_seq));
+                    written.lock().expect("whole").push((session, appended.last_seq));
                 }
                 drop(turn);
                 tokio::task::yield_now().await;
@@ -267,7 +274,7 @@ async fn every_message_is_heard_once_across_cuts_restarts_and_resets() {
     let (mut place, mut session, mut cuts) = (None::<String>, String::new(), 0);
     loop {
         let is_written = writers.iter().all(tokio::task::JoinHandle::is_finished);
-        if is_written && heard.len() == newest.lock().await.1.len() {
+        if is_written && heard.len() == written.lock().expect("whole").len() {
             break;
         }
         let headers: Vec<(&str, &str)> =
@@ -301,7 +308,7 @@ async fn every_message_is_heard_once_across_cuts_restarts_and_resets() {
             gateway.restart().await;
         }
     }
-    let expected = newest.lock().await.1.clone();
+    let expected = written.lock().expect("whole").clone();
     assert_eq!(heard, expected);
     assert!(cuts > 20, "{cuts} cuts");
 }

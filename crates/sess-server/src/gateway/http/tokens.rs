@@ -19,11 +19,8 @@ use crate::gateway::{
 pub(in crate::gateway) async fn login(call: Call) -> Result<Response, Problem> {
     let (state, peer) = (call.state.clone(), call.peer);
     let body: Login = json_body(call).await?;
-    let given = match (&body.code, &body.token) {
-        (Some(given), None) | (None, Some(given)) => given,
-        (None, None) | (Some(_), Some(_)) => {
-            return Err(Problem::invalid("give a code or a token, and not both"));
-        }
+    let ((Some(given), None) | (None, Some(given))) = (&body.code, &body.token) else {
+        return Err(Problem::invalid("give a code or a token, and not both"));
     };
     state.guesses.check(peer, given)?;
     let logged_in = match &body.code {
