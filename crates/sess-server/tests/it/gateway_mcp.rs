@@ -6,9 +6,7 @@ use rmcp::{
     RoleClient, ServiceExt as _,
     model::{CallToolRequestParams, ReadResourceRequestParams, ResourceContents},
     service::RunningService,
-    transport::{
-        StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
-    },
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use serde_json::{Value, json};
 use sess_app::{Access, NewToken};
@@ -64,13 +62,11 @@ async fn a_session_token_in_the_address_stands_for_its_session() {
     let mut gateway = Gateway::start().await;
     let put = json!({ "content": "# Mine\n" });
     let session = gateway.session("agent:main:chat:s1", "s1").await;
-    let made = gateway.ask("PUT", &format!("/sessions/{}/plan", session.id), Some(&gateway.token), Some(&put)).await;
+    let made =
+        gateway.ask("PUT", &format!("/sessions/{}/plan", session.id), Some(&gateway.token), Some(&put)).await;
     assert_eq!(made.status, 200, "{}", made.error());
-    let new = NewToken {
-        scopes: vec![Scope::Read],
-        session: Some(session.id.to_string()),
-        ..NewToken::default()
-    };
+    let new =
+        NewToken { scopes: vec![Scope::Read], session: Some(session.id.to_string()), ..NewToken::default() };
     let (secret, row) = gateway.app.create_token(&Access::owner(), new).await.expect("a token");
     let address = format!("/mcp/{}", secret.reveal());
     let client_ = client(&gateway, &address, None).await.expect("let in");
