@@ -86,7 +86,8 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         }
     }
     let context = commands::Context::new(config, problem.map(usage), cli.session, cli.no_redact);
-    let outcome = commands::run(&context, output, cli.command).await;
+    // The largest of the commands makes it large.
+    let outcome = Box::pin(commands::run(&context, output, cli.command)).await;
     context.app.finish().await;
     outcome
 }
