@@ -6,7 +6,7 @@ use sess_core::{
     Source,
     session::{Address, Channel, NewSession, Runner, Sending},
 };
-use sess_store::{Error, NewRun, Position, SessionPatch, Step, Store};
+use sess_store::{Error, NewRun, Position, SessionPatch, Step, Store, TokenKind, TokenRecord};
 
 use crate::support::{
     Scratch, agent, ask, at, below, chat, done, follow, id, key, lease, plan, run, run_id, say, send, told,
@@ -18,7 +18,7 @@ pub(crate) fn golden(schema: u32) -> std::path::PathBuf {
 }
 
 /// The schema that a store gets today.
-const NEWEST: u32 = 3;
+const NEWEST: u32 = 4;
 
 /// The first nine are of schema 1; runs came with schema 2, errands and deletions with schema 3.
 const GOLDEN_STORY: [&str; 25] = [
@@ -80,6 +80,22 @@ async fn make_golden(dir: &Path) {
     store.delete_session(&id("e"), "test", at(8_000)).await.expect("deleted");
     let policy = SessionPatch::SendPolicy(Some(Sending::Deny));
     store.patch_session(&id("d"), policy, at(9_000)).await.expect("patched");
+    store.add_token(token()).await.expect("added");
+}
+
+fn token() -> TokenRecord {
+    TokenRecord {
+        id: "t1".to_owned(),
+        hash: "0".repeat(64),
+        kind: TokenKind::Address,
+        scopes: "read,write".to_owned(),
+        agent: Some(agent("main")),
+        session: Some(id("a")),
+        label: Some("for the editor — ✓".to_owned()),
+        created_at: at(1_000),
+        expires_at: Some(at(9_000)),
+        revoked_at: None,
+    }
 }
 
 #[test]
@@ -95,6 +111,7 @@ fn a_golden_store_of_every_schema_opens_with_everything_in_it() {
     check_golden(1, &GOLDEN_STORY[..9], 0);
     check_golden(2, &GOLDEN_STORY[..16], 2);
     check_golden(3, &GOLDEN_STORY, 4);
+    check_golden(4, &GOLDEN_STORY, 4);
 }
 
 #[track_caller]
@@ -130,6 +147,8 @@ fn check_golden(schema: u32, story: &[&str], runs: u64) {
         if schema >= 3 {
             check_exchange(&*store).await;
         }
+        let tokens = if schema >= 4 { vec![token()] } else { vec![] };
+        assert_eq!(store.tokens(9).await, Ok(tokens));
         // And it goes on from there.
         let again = store.append(&id("a"), vec![say("one")], key("k", "f")).await.expect("remembered");
         assert_eq!(again.first_seq, 1);
@@ -145,11 +164,13 @@ fn check_golden(schema: u32, story: &[&str], runs: u64) {
 
 /// What came with schema 3 is all there.
 async fn check_exchange(store: &dyn Store) {
-    let sent = store.run(&run_id(3)).await.expect("read").expect("it is there");
+    let mut sent = store.run(&run_id(3)).await.expect("read").expect("it is there");
     let mut asked = send("c");
-    if let sess_core::run::Errand::Send(send) = &mut asked {
-        // Whoever waited when it was written is not known by a process.
-        send.awaited_by = None;
+    // Which process waited when it was written is another one each time, if it is known at all.
+    for errand in [&mut sent.errand, &mut asked] {
+        if let sess_core::run::Errand::Send(send) = errand {
+            send.awaited_by = None;
+        }
     }
     assert_eq!((sent.errand, sent.handed_over_at), (asked, Some(at(5_000))));
     let next = store.runs_below(&run_id(3), 9).await.expect("read");
