@@ -18,6 +18,7 @@ import damage
 import disk_full
 import exchanges
 import figures
+import followers
 import io_errors
 import keys
 import kills
@@ -32,7 +33,7 @@ from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
           (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
-           runs, leases, exchanges, waits)}
+           runs, leases, exchanges, waits, followers)}
 SHOWN_MAX = 5
 
 

@@ -28,6 +28,8 @@ FULL = {
     # Each dies at four points of an exchange.
     "exchange_chains": 300,
     "waits": 1_000,
+    "followed_cuts": 2_000,
+    "forged_cursors": 400,
 }
 
 TENTH = {
@@ -48,6 +50,8 @@ TENTH = {
     "lease_clocks": 20,
     "exchange_chains": 30,
     "waits": 100,
+    "followed_cuts": 200,
+    "forged_cursors": 40,
 }
 
 LONG = {
@@ -68,6 +72,8 @@ LONG = {
     "lease_clocks": 200,
     "exchange_chains": 6_000,
     "waits": 5_000,
+    "followed_cuts": 50_000,
+    "forged_cursors": 5_000,
 }
 
 
