@@ -21,7 +21,7 @@ use axum::{
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde::Deserialize;
 use sess_app::Access;
 use sess_protocol::{
     errors::ErrorType,
@@ -224,12 +224,19 @@ const NO_TEXT: &str = "invalid frame: frames are text";
 
 /// Reads a request; what is none ends the connection.
 fn read_request(text: &str) -> Result<RequestFrame, Refusal> {
-    // Nesting is bounded by the parser.
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| Refusal::to("", Problem::invalid(format!("invalid frame: {error}"))))?;
-    let id = value.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-    serde_json::from_value(value)
-        .map_err(|error| Refusal::to(&id, Problem::invalid(format!("invalid frame: {error}"))))
+    // Parameters stay text until it is known what they are to be: as values of any kind they could take
+    // thirty times the room.
+    serde_json::from_str(text).map_err(|error| {
+        let named: Named = serde_json::from_str(text).unwrap_or_default();
+        Refusal::to(&named.id, Problem::invalid(format!("invalid frame: {error}")))
+    })
+}
+
+/// What something that is no request is answered by.
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    id: String,
 }
 
 /// Says why, closes, and leaves the client the time to read it.
