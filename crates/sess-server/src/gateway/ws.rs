@@ -206,7 +206,7 @@ async fn connect(
     if method != "connect" {
         return Err(refused(Problem::unauthorized("the first request must be `connect`")));
     }
-    let params: ConnectParams = methods::read("connect", params).map_err(refused)?;
+    let params: ConnectParams = methods::read("connect", params.as_deref()).map_err(refused)?;
     if !(params.min_protocol..=params.max_protocol).contains(&PROTOCOL) {
         let text = format!("invalid connect params: minProtocol: this gateway speaks protocol {PROTOCOL}");
         return Err(refused(Problem::invalid(text)));

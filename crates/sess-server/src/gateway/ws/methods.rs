@@ -123,9 +123,9 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Problem> {
 }
 
 /// Reads parameters, and says where they are wrong.
-pub(super) fn read<T: DeserializeOwned>(method: &str, params: Option<Box<RawValue>>) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(method: &str, params: Option<&RawValue>) -> Result<T, Problem> {
     // Nothing at all is no parameters.
-    let text = params.as_deref().map_or("{}", RawValue::get);
+    let text = params.map_or("{}", RawValue::get);
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // Where it is counts from the start of the parameters, which is no use to whoever wrote a frame.
@@ -161,7 +161,9 @@ pub(super) fn answer_frame(id: String, answer: Answer) -> String {
 
 impl Ask {
     fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
-        read(self.method, std::mem::take(&mut self.params))
+        // Not kept for as long as the answer takes.
+        let params = self.params.take();
+        read(self.method, params.as_deref())
     }
 
     /// Refuses one parameter.

@@ -79,12 +79,7 @@ impl Subscriptions {
         Self { state, caller, out, everything: None, sessions, alone }
     }
 
-    pub(super) async fn change(
-        &mut self,
-        change: Change,
-        method: &str,
-        params: Option<Box<RawValue>>,
-    ) -> Answer {
+    pub(super) async fn change(&mut self, change: Change, method: &str, params: Option<&RawValue>) -> Answer {
         let subscribed = match change {
             Change::FollowAll => {
                 methods::read::<Nothing>(method, params)?;
