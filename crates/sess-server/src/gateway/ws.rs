@@ -9,6 +9,7 @@ mod deltas;
 mod events;
 mod metered;
 mod methods;
+mod single;
 mod subscriptions;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -47,6 +48,7 @@ use connection::Connection;
 use metered::{Meter, Metered};
 
 pub(super) use deltas::Deltas;
+pub use single::SingleFrames;
 
 /// How much is read from a connection at a time: most requests are smaller.
 const READ_BYTES: usize = 1024;
