@@ -27,13 +27,14 @@ import originals
 import plans
 import power
 import runs
+import threats
 import together
 import waits
 from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
           (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
-           runs, leases, exchanges, waits, followers)}
+           runs, leases, exchanges, waits, followers, threats)}
 SHOWN_MAX = 5
 
 

@@ -19,9 +19,9 @@ from sess import TIMEOUT_S, Sess, must_not_crash
 class Gateway:
     """The process, on a port of its own that is another one after each start."""
 
-    def __init__(self, sess: Sess):
+    def __init__(self, sess: Sess, *arguments):
         self.sess = sess
-        self.process = sess.start("serve", "--listen", "127.0.0.1:0", "--json", stdin=subprocess.DEVNULL,
+        self.process = sess.start("serve", "--listen", "127.0.0.1:0", "--json", *arguments, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.err = b""
         self._talk = threading.Thread(target=self._drain, daemon=True)

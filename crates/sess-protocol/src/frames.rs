@@ -16,7 +16,8 @@ pub struct RequestFrame {
     pub id: String,
     pub method: String,
     #[serde(default)]
-    pub params: Value,
+    #[schemars(with = "Value")]
+    pub params: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

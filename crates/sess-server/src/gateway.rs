@@ -26,3 +26,4 @@ mod ws;
 pub use limits::Limits;
 pub use openapi::openapi;
 pub use serve::{GatewayOptions, serve};
+pub use ws::SingleFrames;

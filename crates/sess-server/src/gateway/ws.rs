@@ -9,6 +9,7 @@ mod deltas;
 mod events;
 mod metered;
 mod methods;
+mod single;
 mod subscriptions;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -21,7 +22,7 @@ use axum::{
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde::Deserialize;
 use sess_app::Access;
 use sess_protocol::{
     errors::ErrorType,
@@ -47,6 +48,7 @@ use connection::Connection;
 use metered::{Meter, Metered};
 
 pub(super) use deltas::Deltas;
+pub use single::SingleFrames;
 
 /// How much is read from a connection at a time: most requests are smaller.
 const READ_BYTES: usize = 1024;
@@ -206,7 +208,7 @@ async fn connect(
     if method != "connect" {
         return Err(refused(Problem::unauthorized("the first request must be `connect`")));
     }
-    let params: ConnectParams = methods::read("connect", params).map_err(refused)?;
+    let params: ConnectParams = methods::read("connect", params.as_deref()).map_err(refused)?;
     if !(params.min_protocol..=params.max_protocol).contains(&PROTOCOL) {
         let text = format!("invalid connect params: minProtocol: this gateway speaks protocol {PROTOCOL}");
         return Err(refused(Problem::invalid(text)));
@@ -224,12 +226,19 @@ const NO_TEXT: &str = "invalid frame: frames are text";
 
 /// Reads a request; what is none ends the connection.
 fn read_request(text: &str) -> Result<RequestFrame, Refusal> {
-    // Nesting is bounded by the parser.
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| Refusal::to("", Problem::invalid(format!("invalid frame: {error}"))))?;
-    let id = value.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-    serde_json::from_value(value)
-        .map_err(|error| Refusal::to(&id, Problem::invalid(format!("invalid frame: {error}"))))
+    // Parameters stay text until it is known what they are to be: as values of any kind they could take
+    // thirty times the room.
+    serde_json::from_str(text).map_err(|error| {
+        let named: Named = serde_json::from_str(text).unwrap_or_default();
+        Refusal::to(&named.id, Problem::invalid(format!("invalid frame: {error}")))
+    })
+}
+
+/// What something that is no request is answered by.
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    id: String,
 }
 
 /// Says why, closes, and leaves the client the time to read it.

@@ -191,7 +191,7 @@ impl Connection {
         }
         match method.does {
             Does::Subscription(change) => {
-                let answer = self.subscriptions.change(change, method.name, params).await;
+                let answer = self.subscriptions.change(change, method.name, params.as_deref()).await;
                 self.say(methods::answer_frame(id, answer)).await
             }
             Does::Task(task) => {

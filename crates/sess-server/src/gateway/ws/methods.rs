@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use sess_app::{
     Access, Caller, Chat, ChatFile, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through,
 };
@@ -68,7 +68,7 @@ pub(super) struct Ask {
     pub(super) access: Access,
     pub(super) caller: Caller,
     pub(super) method: &'static str,
-    pub(super) params: Value,
+    pub(super) params: Option<Box<RawValue>>,
     pub(super) out: mpsc::Sender<Out>,
 }
 
@@ -123,11 +123,14 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Problem> {
 }
 
 /// Reads parameters, and says where they are wrong.
-pub(super) fn read<T: DeserializeOwned>(method: &str, params: Value) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(method: &str, params: Option<&RawValue>) -> Result<T, Problem> {
     // Nothing at all is no parameters.
-    let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
-    serde_path_to_error::deserialize(params).map_err(|error| {
+    let text = params.map_or("{}", RawValue::get);
+    let mut reader = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        // Where it is counts from the start of the parameters, which is no use to whoever wrote a frame.
         let what = error.inner().to_string();
+        let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what);
         let path = error.path().to_string();
         // A field that is missing is nowhere yet: it is where it should be.
         let missing = what.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
@@ -158,7 +161,9 @@ pub(super) fn answer_frame(id: String, answer: Answer) -> String {
 
 impl Ask {
     fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
-        read(self.method, std::mem::take(&mut self.params))
+        // Not kept for as long as the answer takes.
+        let params = self.params.take();
+        read(self.method, params.as_deref())
     }
 
     /// Refuses one parameter.

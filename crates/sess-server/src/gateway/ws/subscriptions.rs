@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sess_app::Caller;
 use sess_core::SessionKey;
 use sess_protocol::{
@@ -79,7 +79,7 @@ impl Subscriptions {
         Self { state, caller, out, everything: None, sessions, alone }
     }
 
-    pub(super) async fn change(&mut self, change: Change, method: &str, params: Value) -> Answer {
+    pub(super) async fn change(&mut self, change: Change, method: &str, params: Option<&RawValue>) -> Answer {
         let subscribed = match change {
             Change::FollowAll => {
                 methods::read::<Nothing>(method, params)?;
