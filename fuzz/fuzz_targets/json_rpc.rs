@@ -43,6 +43,7 @@ fuzz_target!(|data: &[u8]| {
         tools: None,
         explicit_session: Some("fuzz".to_owned()),
         env: Vec::new(),
+        sessions_called: std::sync::Arc::default(),
     };
     let input = Cursor::new(data.to_vec());
     let served = world.runtime.block_on(serve(world.app.clone(), options, input, tokio::io::sink()));

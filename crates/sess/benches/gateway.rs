@@ -378,7 +378,7 @@ async fn opened(server: &Server, door: Door) -> Client {
     match (door, is_bare) {
         (Door::Sse, true) => client.send("GET", "/sse", "", b"").await,
         (Door::Sse, false) => {
-            client.send("GET", "/sessions/followed/history?follow=1&limit=1", "", b"").await
+            client.send("GET", "/sessions/followed/history?follow=1&limit=1", "", b"").await;
         }
         (Door::WebSocket, _) => {
             let path = if is_bare { "/bare-ws" } else { "/ws" };
