@@ -13,6 +13,8 @@ export default defineConfig({
   testDir: 'tests',
   outputDir: 'test-results',
   workers: 1,
+  // A shared machine may be slow once; what fails every time fails.
+  retries: process.env['CI'] ? 2 : 0,
   timeout: 30_000,
   expect: { timeout: 7_000 },
   reporter: [['list']],
