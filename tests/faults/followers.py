@@ -269,8 +269,11 @@ class Follower:
         """Returns after how many bytes this connection is cut."""
         if not self.cuts:
             return None
-        # Some in the middle of the greeting; there are enough when there is nothing else to read.
-        if self.rng.random() < 0.3 or len(self.ids) == ALL:
+        # When there is nothing else to read, within what any greeting has.
+        if len(self.ids) == ALL:
+            return self.rng.randrange(1, 100)
+        # Some in the middle of the greeting.
+        if self.rng.random() < 0.3:
             return self.rng.randrange(1, 300)
         return self.rng.randrange(1, self.bytes_between)
 
@@ -297,7 +300,8 @@ class Follower:
                     self.hear_event(*told) if self.is_sse else self.hear_frame(told)
                 if left is not None:
                     left -= len(data)
-                    if left == 0:
+                    # Who has everything has no more to read up to its cut than keepalives.
+                    if left == 0 or len(self.ids) == ALL:
                         self.cuts -= 1
                         self.attack.tally["cuts"] += 1
                         return
