@@ -126,6 +126,8 @@ class Frames:
     def __init__(self):
         self._raw, self._message = b"", b""
         self._is_open = False
+        # Questions whether this side is there, which are to be answered.
+        self.pings = 0
 
     @staticmethod
     def request(port: int) -> bytes:
@@ -146,6 +148,11 @@ class Frames:
             head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
         return head + bytes(4) + text
 
+    def pongs(self) -> bytes:
+        """Returns the answers to what was asked since the last time."""
+        asked, self.pings = self.pings, 0
+        return self.write(b"", opcode=10) * asked
+
     def feed(self, data: bytes) -> list[dict | None]:
         """Returns the messages that are whole now; `None` is the end."""
         self._raw += data
@@ -161,6 +168,8 @@ class Frames:
             is_last, opcode, payload, at = frame
             if opcode == 8:
                 whole.append(None)
+            elif opcode == 9:
+                self.pings += 1
             elif opcode in (0, 1):
                 self._message += payload
                 if is_last:

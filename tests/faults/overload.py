@@ -37,6 +37,8 @@ TIMES = 10
 STEADY_S = 2.0
 # What one commit has at the most.
 PIECE = 60
+# Processes that write at the same time.
+WRITERS = 3
 # What a stalled reader's side holds back on its own.
 SMALL_BUFFER = 4_096
 # The most messages a follower may be behind before it is told: less is no overload.
@@ -65,8 +67,8 @@ def run(lab: Lab) -> str:
     finally:
         model.stop()
     return (f"P18 overload: {tally['followers']:,} followers, {tally['stalled']} of them stalled, "
-            f"{tally['steady']} and then {tally['rate']} messages a second, {tally['seen']:,} seen; {tally['lagged']} were told that "
-            f"they lagged, {tally['refused']:,} requests and connections were told when to come again, "
+            f"{tally['steady']} and then {tally['rate']} messages a second, {tally['seen']:,} seen; {tally['lagged']} times somebody "
+            f"was told to lag and {tally['cut']} times cut, {tally['refused']:,} requests and connections were told when to come again, "
             f"{tally['memory_kib'] / 1024:.0f} MB of memory of {tally['memory_max_kib'] / 1024:.0f}, "
             f"{tally['page_ms']} ms for a page meanwhile, {{lost}}")
 
@@ -132,18 +134,19 @@ class Overload:
         stored = await asyncio.to_thread(Stored, self.sess.home)
         for follower in followers:
             follower.check(stored)
-        if unaware := [follower.name for follower in stalled if not follower.lagged]:
-            raise Broken(f"{len(unaware)} stalled followers were never told that they lagged, the first is {unaware[0]}")
+        if unaware := [follower.name for follower in stalled if not follower.lagged + follower.cuts]:
+            raise Broken(f"{len(unaware)} stalled followers were neither told that they lagged nor cut, the first is "
+                         f"{unaware[0]}")
 
     async def write(self, length: int, rate: float) -> int:
         """Brings each session to this length, at so many messages a second over all; returns how many it were."""
         begun, written = time.monotonic(), 0
         last = sum(growing.length for growing in self.growing)
         while short := [growing for growing in self.growing if growing.length < length]:
-            for growing in short:
-                piece = min(PIECE, length - growing.length)
-                await growing.to(growing.length + piece)
-                written += piece
+            for at in range(0, len(short), WRITERS):
+                pieces = [(growing, min(PIECE, length - growing.length)) for growing in short[at:at + WRITERS]]
+                await asyncio.gather(*(growing.to(growing.length + piece) for growing, piece in pieces))
+                written += sum(piece for _, piece in pieces)
                 early = begun + written / rate - time.monotonic()
                 if early > 0:
                     await asyncio.sleep(early)
@@ -281,7 +284,7 @@ class Overload:
 
 
 class Follower:
-    """A client that follows one session over one connection, and must not lose it."""
+    """A client that follows one session."""
 
     def __init__(self, overload: Overload, number: int):
         self.overload = overload
@@ -291,11 +294,24 @@ class Follower:
         self.is_stalled = place // 2 % STALLED_EVERY == 0
         self.name = f"{'SSE' if self.is_sse else 'WebSocket'} follower {number}"
         self.ids: list[str] = []
-        self.lagged = 0
+        self.last_id: str | None = None
+        self.lagged = self.cuts = 0
         self.may_read = asyncio.Event()
         self.may_read.set()
 
     async def follow(self) -> None:
+        """Follows over one connection; who is cut for reading nothing comes again where it was."""
+        while True:
+            try:
+                await self.once()
+            except (OSError, Refused) as error:
+                if not self.is_stalled or isinstance(error, Refused):
+                    raise Broken(f"{self.name} was refused or cut after {len(self.ids)} messages: {error!r}") from None
+            self.cuts += 1
+            self.overload.tally["cut"] += 1
+            await self.may_read.wait()
+
+    async def once(self) -> None:
         port = self.overload.gateway.port
         raw = socket.socket()
         raw.setblocking(False)
@@ -312,21 +328,23 @@ class Follower:
             while data := await stream.read(1 << 16):
                 for told in reader.feed(data):
                     hear(told)
+                if not self.is_sse:
+                    writer.write(reader.pongs())
                 await self.may_read.wait()
-        except (OSError, Refused) as error:
-            raise Broken(f"{self.name} was refused or cut: {error!r}") from None
         finally:
             writer.transport.abort()
-        raise Broken(f"{self.name} was cut after {len(self.ids)} messages")
+        raise ConnectionResetError("the end")
 
     def opening(self, port: int) -> bytes:
         if self.is_sse:
-            return EventStream.request(f"{history_path(self.transcript)}?follow=1", self.overload.token, port, None)
-        place = {"sessionId": self.transcript.session, "fromSeq": 0}
+            path = f"{history_path(self.transcript)}?follow=1"
+            return EventStream.request(path, self.overload.token, port, self.last_id)
+        place = {"sessionId": self.transcript.session, "fromSeq": len(self.ids)}
         return Frames.request(port) + connect(self.overload.token) + subscribe(self.transcript, place)
 
     def hear_event(self, told: tuple) -> None:
-        name, _, data = told
+        name, event_id, data = told
+        self.last_id = event_id or self.last_id
         if name == "history":
             for message in json.loads(data)["items"]:
                 self.see(message["id"])
@@ -336,8 +354,10 @@ class Follower:
             self.tell_lagged()
 
     def hear_frame(self, frame: dict | None) -> None:
-        if frame is None or frame["type"] == "res" and not frame["ok"]:
-            raise Broken(f"{self.name} was told {frame}")
+        if frame is None:
+            raise ConnectionResetError("closed")
+        if frame["type"] == "res" and not frame["ok"]:
+            raise Refused(frame["error"]["code"], frame["error"]["message"])
         if frame["type"] == "event" and frame["event"] == "session.message":
             self.see(frame["payload"]["message"]["id"])
         elif frame["type"] == "event" and frame["event"] == "lagged":
