@@ -33,6 +33,7 @@ FULL = {
     "overload_followers": 1_000,
     "overload_s": 60,
     "soak_s": 120,
+    "scanned_ports": 65_535,
 }
 
 TENTH = {
@@ -58,6 +59,7 @@ TENTH = {
     "overload_followers": 120,
     "overload_s": 5,
     "soak_s": 20,
+    "scanned_ports": 2_000,
 }
 
 LONG = {
@@ -83,6 +85,7 @@ LONG = {
     "overload_followers": 5_000,
     "overload_s": 600,
     "soak_s": 600,
+    "scanned_ports": 65_535,
 }
 
 

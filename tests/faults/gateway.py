@@ -19,9 +19,11 @@ from sess import TIMEOUT_S, Sess, must_not_crash
 class Gateway:
     """The process, on a port of its own that is another one after each start."""
 
-    def __init__(self, sess: Sess, *arguments):
+    def __init__(self, sess: Sess, *arguments, within: tuple = (), is_local: bool = True):
         self.sess = sess
-        self.process = sess.start("serve", "--listen", "127.0.0.1:0", "--json", *arguments, stdin=subprocess.DEVNULL,
+        if is_local:
+            arguments = ("--listen", "127.0.0.1:0", *arguments)
+        self.process = sess.start("serve", "--json", *arguments, within=within, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.err = b""
         self._talk = threading.Thread(target=self._drain, daemon=True)
@@ -55,6 +57,9 @@ class Gateway:
         self._talk.join()
         self.sess.lab.ended(self.process)
         err = self.err.decode(errors="replace")
+        token = self.sess.home / "token"
+        if token.exists() and token.read_text().strip() in err:
+            raise Broken(f"the owner's token is in what sess serve said, on {self.sess.home}")
         if "panicked" in err:
             raise Broken(f"sess serve panicked: {err[-600:]}")
         if self.process.returncode != code:

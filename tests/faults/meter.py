@@ -12,7 +12,7 @@ import time
 
 from threats import ask, memory_kib
 
-EVERY_S = 0.25
+EVERY_S = 0.1
 
 
 def main() -> None:

@@ -51,9 +51,9 @@ SPARE_CONNECTIONS = 64
 # What the gateway may take: as much as it has with nobody there, what is kept of each session,
 # and for each follower its connection and one page of what it has missed.
 MEMORY_KIB_MAX = 64 * 1024
-SESSION_KIB_MAX = 1024
-FOLLOWER_KIB_MAX = 64
-STALLED_KIB_MAX = 256
+SESSION_KIB_MAX = 512
+FOLLOWER_KIB_MAX = 32
+STALLED_KIB_MAX = 128
 
 
 def run(lab: Lab) -> str:
