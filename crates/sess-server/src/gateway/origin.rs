@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use super::errors::Problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The names under which this gateway is reached, besides the address that it listens on.
 #[derive(Clone, Debug)]
@@ -74,11 +75,14 @@ impl Names {
                 return Err(Problem::forbidden("requests from pages of other sites are refused"));
             }
         }
-        let is_safe = matches!(*method, Method::GET | Method::HEAD);
-        if !is_safe && headers.contains_key(&SEC_FETCH_SITE) {
+        // What a page of another site embeds it cannot read, but it could learn how long that took. A link
+        // may lead here.
+        let is_link = matches!(*method, Method::GET | Method::HEAD)
+            && one(headers, &SEC_FETCH_MODE) == Some("navigate");
+        if !is_link && headers.contains_key(&SEC_FETCH_SITE) {
             let site = one(headers, &SEC_FETCH_SITE);
             if !matches!(site, Some("same-origin" | "none")) {
-                return Err(Problem::forbidden("nothing is changed for pages of other sites"));
+                return Err(Problem::forbidden("nothing is done for pages of other sites"));
             }
         }
         Ok(())
@@ -314,8 +318,13 @@ mod tests {
         let ours = ("host", "localhost:4747");
         let origin = ("origin", "http://localhost:4747");
         assert!(!asked(&plain, &Method::GET, "/", &[ours, origin, origin]), "two origins");
-        let site = |site: &'static str| asked(&plain, &Method::POST, "/", &[ours, ("sec-fetch-site", site)]);
-        assert!(site("same-origin") && site("none"));
-        assert!(!site("cross-site") && !site("same-site") && !site("") && !site("SAME-ORIGIN"));
+        for method in [Method::GET, Method::POST] {
+            let site = |site: &'static str| asked(&plain, &method, "/", &[ours, ("sec-fetch-site", site)]);
+            assert!(site("same-origin") && site("none"));
+            assert!(!site("cross-site") && !site("same-site") && !site("") && !site("SAME-ORIGIN"));
+        }
+        let link = [ours, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert!(asked(&plain, &Method::GET, "/", &link), "a link leads here");
+        assert!(!asked(&plain, &Method::POST, "/", &link), "a form does not");
     }
 }

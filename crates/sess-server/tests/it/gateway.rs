@@ -180,12 +180,29 @@ impl Gateway {
 
     /// Sends bytes and reads until the other side is done.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
-        let mut socket = TcpStream::connect(self.address).await.expect("it listens");
-        // It may refuse before it has read everything.
-        let _sent = socket.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let _read = socket.read_to_end(&mut answer).await;
-        Answer::parse(&answer)
+        let socket = TcpStream::connect(self.address).await.expect("it listens");
+        Answer::parse(&exchanged(socket, bytes).await)
+    }
+
+    /// As [`Self::raw`], for several requests at once: everything that came back.
+    pub(crate) async fn raw_text(&self, bytes: &[u8]) -> String {
+        let socket = TcpStream::connect(self.address).await.expect("it listens");
+        String::from_utf8(exchanged(socket, bytes).await).expect("UTF-8")
+    }
+
+    /// Asks on a connection that is there already.
+    pub(crate) async fn on(
+        &self,
+        socket: TcpStream,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+    ) -> Answer {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        Answer::parse(&exchanged(socket, format!("{head}\r\n").as_bytes()).await)
     }
 
     /// Makes a session that another program runs.
@@ -209,6 +226,14 @@ impl Gateway {
         all.extend_from_slice(headers);
         Stream::open(self.address, path, &all).await
     }
+}
+
+async fn exchanged(mut socket: TcpStream, bytes: &[u8]) -> Vec<u8> {
+    // It may refuse before it has read everything.
+    let _sent = socket.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _read = socket.read_to_end(&mut answer).await;
+    answer
 }
 
 pub(crate) fn new_session(key: &str, id: &str) -> NewSession {
