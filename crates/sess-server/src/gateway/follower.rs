@@ -22,7 +22,7 @@ pub(super) enum Heard {
     Reset(SessionId),
     /// It could not keep up; what it missed comes from the store now.
     Lagged,
-    /// Something else about the session, or text on its way.
+    /// Something else about the session.
     News(Arc<Told>),
 }
 

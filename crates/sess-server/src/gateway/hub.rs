@@ -101,11 +101,14 @@ impl Hub {
     }
 
     /// Tells of text that is on its way; nobody hears it twice, and it may be lost.
+    ///
+    /// Who follows one session wants what stands in its transcript, and is not made late by this.
     pub(super) fn tell_delta(&self, session: &SessionId, run: &RunId, text: String) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned();
         let Some(key) = known else { return };
         let news = News::Delta { run: run.clone(), text };
-        self.tell(Told { session: session.clone(), key, news, changed: OnceCell::new() });
+        let told = Told { session: session.clone(), key, news, changed: OnceCell::new() };
+        let _followers = self.all.send(Arc::new(told));
     }
 
     /// Follows the store after a position, until it is stopped.
@@ -130,6 +133,7 @@ impl Hub {
         let followed: Result<(), sess_app::Error> = async {
             let mut changes = self.app.changes()?;
             loop {
+                self.forget_unfollowed();
                 changes.mark_unchanged();
                 let happened = self.app.happened(*after, PAGE_LEN).await?;
                 if happened.is_empty() {
@@ -143,7 +147,6 @@ impl Hub {
                     }
                     *after = position;
                 }
-                self.forget_unfollowed();
             }
         }
         .await;
