@@ -16,13 +16,12 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body::Frame;
-use sess_app::{Caller, ReadEvents, Redaction, What};
+use sess_app::{Caller, ReadEvents, Redaction};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
 use super::{
     follower::{Follower, Heard},
-    hub::News,
     metrics::Present,
     state::State,
 };
@@ -191,10 +190,8 @@ impl Transcript {
                 let data = serde_json::json!({ "sessionKey": self.key });
                 Some(event("lagged", None, &data.to_string()))
             }
-            Heard::News(told) => {
-                if matches!(told.news, News::Other(What::Deleted { .. })) {
-                    self.pace.is_over = true;
-                }
+            Heard::Deleted => {
+                self.pace.is_over = true;
                 None
             }
         }
