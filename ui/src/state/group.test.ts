@@ -7,7 +7,7 @@ let clock = Date.parse('2026-03-01T10:00:00Z');
 function message(seq: number, role: Message['role'], content: Block[] | string, more: Partial<Message> = {}): Message {
   clock += 1000;
   return {
-    id: `m${seq}`, seq, role, timestamp: new Date(clock).toISOString(),
+    id: `m${seq}`, seq, role, timestamp: clock,
     content: typeof content === 'string' ? [{ type: 'text', text: content }] : content,
     ...more,
   };

@@ -69,7 +69,7 @@ export function group(messages: readonly Message[]): Item[] {
   let lastAt = 0;
 
   for (const message of messages) {
-    const at = new Date(message.timestamp).getTime() || lastAt;
+    const at = message.timestamp || lastAt;
     if (message.role === 'toolResult') {
       const call = calls.get(message.toolCallId ?? '');
       if (call && !call.result) {

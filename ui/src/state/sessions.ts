@@ -43,8 +43,7 @@ export function remember(seen: Row[]): void {
 
 /** Fetches one session's row; it is remembered. */
 export async function fetchRow(reference: string): Promise<Row> {
-  const answer = await request('sessions.get', { key: reference });
-  const row = 'session' in answer ? answer.session : answer;
+  const row = await request('sessions.get', { key: reference });
   remember([row]);
   return row;
 }
@@ -115,11 +114,7 @@ function apply(): void {
     const row = change.session ?? undefined;
     if (row) seen.push(row);
     const listed = next.some((other) => other.key === change.sessionKey);
-    const gone =
-      change.phase === 'deleted' ||
-      !row ||
-      (change.phase === 'archived' && !filter.peek().archived) ||
-      !matches(row, { ...filter.peek(), status: '' });
+    const gone = change.phase === 'deleted' || !row || !matches(row, { ...filter.peek(), status: '' });
     // A session older than everything loaded belongs to a page that is still to come.
     const beyond = !complete && !listed && row && row.updatedAt < (next.at(-1)?.updatedAt ?? 0);
     if (gone ? listed : !beyond) next = withRow(next, change.sessionKey, gone ? undefined : row);
@@ -142,9 +137,8 @@ async function fetchAgents(): Promise<void> {
 export function watchSessions(): void {
   on('sessions.changed', (change) => {
     if (changes.size === 0) requestAnimationFrame(apply);
-    // Of several changes the last one counts, but an archived session stays archived while it is written to.
-    const isArchived = changes.get(change.sessionKey)?.phase === 'archived' && change.phase === 'message';
-    changes.set(change.sessionKey, isArchived ? { ...change, phase: 'archived' } : change);
+    // Of several changes the last one counts: its row has them all.
+    changes.set(change.sessionKey, change);
   });
   onResync(() => {
     void request('sessions.subscribe', {}).catch(() => undefined);

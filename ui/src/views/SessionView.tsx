@@ -5,7 +5,7 @@ import { request } from '../api/socket';
 import type { Row } from '../api/types';
 import { agentOf } from '../state/filter';
 import { open, plan } from '../state/open';
-import { denied, may } from '../state/rights';
+import { may } from '../state/rights';
 import { go, type Route, sessionLink, type Tab } from '../state/route';
 import type { Transcript } from '../state/transcript';
 import { oneLine } from '../text/clean';
@@ -104,7 +104,7 @@ function Menu({ row }: { row: Row }) {
             type="button"
             class="danger"
             disabled={isMain}
-            title={isMain ? 'A main session cannot be deleted.' : denied('admin')}
+            title={isMain ? 'A main session cannot be deleted.' : undefined}
             onClick={choose(() => setAsking('delete'))}
           >
             Delete…

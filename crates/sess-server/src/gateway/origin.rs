@@ -159,7 +159,7 @@ impl Authority {
         }
         let is_name = !text.is_empty()
             && text.len() <= 253
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
         is_name.then(|| Host::Name(text.to_ascii_lowercase()))
     }
 }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn only_our_own_hosts_are_answered() {
-        let plain = names(&["gate.example", "exact.example:8443"]);
+        let plain = names(&["gate.example", "exact.example:8443", "gate_1"]);
         let host = |host: &str| asked(&plain, &Method::GET, "/", &[("host", host)]);
         for ours in [
             "127.0.0.1:4747",
@@ -207,6 +207,7 @@ mod tests {
             "gate.example:443",
             "gate.example:8080",
             "exact.example:8443",
+            "gate_1:4747",
             "[::ffff:127.0.0.1]:4747",
         ] {
             assert!(host(ours), "{ours}");

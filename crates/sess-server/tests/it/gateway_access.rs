@@ -295,6 +295,19 @@ async fn a_page_logs_in_once_with_a_link_and_out_again() {
     let token = gateway.scoped(Scope::Read).await;
     let answer = gateway.ask("POST", "/login", None, Some(&json!({ "token": token }))).await;
     assert_eq!(answer.json(), json!({ "scopes": ["read"] }));
+    let held = answer.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
+    let own = vec![("Cookie", held)];
+    assert_eq!(with(own.clone(), "GET", "/sessions").await.status, 200);
+    // Logging out is that page's own affair; revoking the token is everybody's.
+    assert_eq!(with(own.clone(), "POST", "/logout").await.status, 204);
+    assert_eq!(gateway.ask("GET", "/sessions", Some(&token), None).await.status, 200);
+    let id = gateway.app.tokens().await.expect("tokens")[0].id.clone();
+    gateway.app.revoke_token(&id).await.expect("revoked");
+    assert_eq!(with(own, "GET", "/sessions").await.status, 401);
+    // The owner's is never in a browser.
+    let answer = gateway.ask("POST", "/login", None, Some(&json!({ "token": gateway.token }))).await;
+    assert_eq!(answer.json(), json!({ "scopes": ["admin"] }));
+    assert!(!answer.header("set-cookie").expect("a cookie").contains(&gateway.token));
     for wrong in [json!({}), json!({ "code": "a", "token": "b" }), json!({ "code": 1 }), json!({ "x": 1 })] {
         assert_eq!(gateway.ask("POST", "/login", None, Some(&wrong)).await.status, 400, "{wrong}");
     }

@@ -85,6 +85,26 @@ async fn a_silent_stream_says_that_it_is_there() {
 }
 
 #[tokio::test]
+async fn what_is_not_for_a_reader_breaks_no_silence() {
+    let gateway =
+        Gateway::start_limited(|limits| limits.keepalive = std::time::Duration::from_millis(100)).await;
+    let session = gateway.session(KEY, "s-1").await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    assert_eq!(stream.next().await.expect("history").name, "history");
+    let store = gateway.store();
+    let busy = async {
+        for n in 0..2_000 {
+            let unseen = message(Role::ToolResult, &n.to_string());
+            store.append(&session.id, vec![unseen], None).await.expect("a message");
+        }
+    };
+    tokio::select! {
+        () = busy => panic!("nothing was heard all the while"),
+        heard = stream.next() => assert_eq!(heard.expect("a comment").data, ": keepalive"),
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_gets_a_new_session_is_followed_into_it() {
     let gateway = Gateway::start().await;
     let session = gateway.session(KEY, "s-1").await;
