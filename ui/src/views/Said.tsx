@@ -195,7 +195,7 @@ export function Outcome({ run }: { run: RunRow }) {
       <Icon name={bad ? 'warn' : 'note'} />
       <div>
         <strong>{OUTCOMES[run.state]}</strong>
-        {run.error && <p>{oneLine(run.error)}</p>}
+        {run.error && run.error !== run.state && <p>{oneLine(run.error)}</p>}
       </div>
     </article>
   );

@@ -51,7 +51,7 @@ export function Tokens() {
       {error && <p class="field-error" role="alert">The tokens could not be loaded: {error} <button type="button" class="quiet" onClick={() => void load()}>Try again</button></p>}
       {!rows && !error && <Skeleton lines={3} />}
       {shown && shown.length > 0 && (
-        <div class="tokens-frame" tabIndex={0} role="region" aria-label="Tokens">
+        <div class="tokens-frame" tabIndex={0} role="region" aria-label="All tokens">
           <table class="tokens">
             <thead>
               <tr><th scope="col">Label</th><th scope="col">May</th><th scope="col">For</th><th scope="col">Made</th><th scope="col">Expires</th><th scope="col"><span class="sr">Actions</span></th></tr>
