@@ -3,7 +3,7 @@ import type { Block, Message } from '../api/types';
 import { glanceOf } from './glance';
 
 const message = (seq: number, role: Message['role'], content: Block[], more: Partial<Message> = {}): Message => ({
-  id: `m${seq}`, seq, role, content, timestamp: '2026-03-01T10:00:00Z', ...more,
+  id: `m${seq}`, seq, role, content, timestamp: 1_772_359_200_000, ...more,
 });
 const text = (words: string): Block => ({ type: 'text', text: words });
 
