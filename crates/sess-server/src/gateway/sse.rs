@@ -186,10 +186,10 @@ impl Transcript {
                 Some(event("lagged", None, &data.to_string()))
             }
             Heard::News(told) => {
-                if matches!(told.news, News::Other(What::Deleted { .. })) {
-                    self.pace.is_over = true;
-                }
-                None
+                let News::Other(What::Deleted { .. }) = told.news else { return None };
+                self.pace.is_over = true;
+                let data = serde_json::json!({ "sessionKey": self.key, "sessionId": told.session });
+                Some(event("deleted", None, &data.to_string()))
             }
         }
     }

@@ -35,7 +35,7 @@ use crate::gateway::{now, random};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says what it is told to: `say …`, `stream …` in words, `fail`, or `hang` until it is stopped.
+/// Says what it is told to: `say …`, `stream …` in words, `slow …` after a while, `fail`, or `hang` until it is stopped.
 #[derive(Clone)]
 struct Obedient;
 
@@ -53,6 +53,10 @@ impl Model for Obedient {
             "hang" => {
                 cancel.cancelled().await;
                 return Err(ModelError::Cancelled { partial: Box::default() });
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                rest.to_owned()
             }
             "fail" => return Err(ModelError::Refused("the model said no".to_owned())),
             "stream" => {
@@ -139,7 +143,7 @@ pub(crate) struct Stage {
     /// The owner's.
     pub(crate) token: String,
     limits: Limits,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     server: Option<JoinHandle<Result<(), Error>>>,
 }
 
