@@ -121,6 +121,10 @@ impl Newest {
         let mut found = 0;
         let mut span = Span::Last;
         'reading: loop {
+            if session.last_seq == 0 {
+                // Nothing was said yet: it may not even be stored.
+                break;
+            }
             let left = usize::try_from(self.limit - found).unwrap_or(PAGE_LEN);
             let page = store.messages(&session.id, span, PAGE_LEN.min(left + 1)).await?;
             let read = page.messages.iter().map(|message| message.seq);
