@@ -33,7 +33,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<cli::Token>
                 Some(name) => Some(name.parse().map_err(|error| Usage(format!("--agent: {error}")))?),
             };
             if let Some(name) = &agent
-                && !context.config.team.as_ref().is_some_and(|team| team.agent(name).is_some())
+                && context.config.team.as_ref().is_none_or(|team| team.agent(name).is_none())
             {
                 output.say(&format!(
                     "no agent \"{name}\" is configured here: the token reaches the sessions of one that is \
