@@ -92,7 +92,8 @@ impl Brief {
             Some(yaml) if yaml.trim().is_empty() => FrontMatter::default(),
             Some(yaml) => serde_saphyr::from_str(yaml).map_err(|error| {
                 let line = error.to_string().lines().next().unwrap_or_default().to_owned();
-                Error::usage(format!("the front matter of SESSION.md cannot be read: {line}")).next("sess work edit")
+                Error::usage(format!("the front matter of SESSION.md cannot be read: {line}"))
+                    .next("sess work edit")
             })?,
         };
         let heading = body.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim);
@@ -119,7 +120,8 @@ impl Brief {
     /// Says what is missing before somebody can take it.
     pub fn check_ready(&self, slug: &Slug) -> Result<()> {
         let refuse = |what: &str| {
-            Err(Error::wrong_state(format!("{slug} is not ready: {what}")).next(format!("sess work edit {slug}")))
+            Err(Error::wrong_state(format!("{slug} is not ready: {what}"))
+                .next(format!("sess work edit {slug}")))
         };
         if self.context.trim().is_empty() {
             return refuse("SESSION.md has no text under ## Context");
@@ -133,7 +135,9 @@ impl Brief {
 
 /// Separates the front matter from the rest.
 fn split(text: &str) -> (Option<&str>, &str) {
-    let Some(rest) = text.strip_prefix(FENCE).and_then(|rest| rest.strip_prefix('\n')) else { return (None, text) };
+    let Some(rest) = text.strip_prefix(FENCE).and_then(|rest| rest.strip_prefix('\n')) else {
+        return (None, text);
+    };
     let end = rest.match_indices(FENCE).map(|(at, _)| at).find(|at| {
         let starts = *at == 0 || rest[..*at].ends_with('\n');
         let ends = rest[at + FENCE.len()..].is_empty() || rest[at + FENCE.len()..].starts_with('\n');
@@ -236,7 +240,10 @@ mod tests {
             assert_eq!(brief.context, "People cannot log in.");
             let criteria: Vec<(&str, bool)> =
                 brief.criteria.iter().map(|criterion| (criterion.text.as_str(), criterion.done)).collect();
-            assert_eq!(criteria, [("A person can log in", false), ("Tests exist", true), ("And *this*", false)]);
+            assert_eq!(
+                criteria,
+                [("A person can log in", false), ("Tests exist", true), ("And *this*", false)]
+            );
         }
     }
 
@@ -263,8 +270,12 @@ mod tests {
 
     #[test]
     fn a_front_matter_that_cannot_be_read_says_so() {
-        for wrong in ["---\ndepends: [\n---\n", "---\nkind: other\n---\n", "---\ndepends: [../x]\n---\n", "---\nestimate: soon\n---\n"]
-        {
+        for wrong in [
+            "---\ndepends: [\n---\n",
+            "---\nkind: other\n---\n",
+            "---\ndepends: [../x]\n---\n",
+            "---\nestimate: soon\n---\n",
+        ] {
             let error = Brief::parse(wrong).expect_err(wrong);
             assert_eq!(error.kind, crate::Kind::Usage, "{error}");
         }

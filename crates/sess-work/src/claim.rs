@@ -85,7 +85,8 @@ impl Owner {
     ///
     /// A person at the terminal of the clone may: nothing says that it is another agent.
     pub fn includes(&self, other: &Self) -> bool {
-        let is_another = matches!((&self.session, &other.session), (Some(mine), Some(theirs)) if mine != theirs);
+        let is_another =
+            matches!((&self.session, &other.session), (Some(mine), Some(theirs)) if mine != theirs);
         self.clone == other.clone && !is_another
     }
 }
@@ -153,6 +154,7 @@ mod rfc3339 {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Timestamp::parse_rfc3339(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is no RFC 3339 time")))
+        Timestamp::parse_rfc3339(&text)
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is no RFC 3339 time")))
     }
 }

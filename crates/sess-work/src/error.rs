@@ -104,7 +104,9 @@ impl From<Refusal> for Error {
         let message = refusal.to_string();
         match refusal {
             Refusal::NotFound(_) => Self::wrong_state(message).next("sess work list"),
-            Refusal::WrongState { slug, .. } => Self::wrong_state(message).next(format!("sess work show {slug}")),
+            Refusal::WrongState { slug, .. } => {
+                Self::wrong_state(message).next(format!("sess work show {slug}"))
+            }
             Refusal::Claimed { claim, .. } => {
                 Self::new(Kind::Claimed, message).next(format!("sess work show {}", claim.slug))
             }
@@ -113,7 +115,9 @@ impl From<Refusal> for Error {
             }
             Refusal::NotStale(slug, _) => Self::new(Kind::Claimed, message)
                 .next(format!("sess work takeover {slug} --force --reason …")),
-            Refusal::Orphaned(_) | Refusal::Lost(_) => Self::wrong_state(message).next("sess work doctor --repair"),
+            Refusal::Orphaned(_) | Refusal::Lost(_) => {
+                Self::wrong_state(message).next("sess work doctor --repair")
+            }
         }
     }
 }

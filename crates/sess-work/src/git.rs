@@ -243,11 +243,13 @@ pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
     let verb = args.first().map(|verb| verb.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
     let words = words_of(&ended.stderr);
     if words.contains("Please tell me who you are") || words.contains("empty ident name") {
-        return Error::wrong_state("git does not know who you are")
-            .next("git config --global user.name \"Your Name\" && git config --global user.email you@example.com");
+        return Error::wrong_state("git does not know who you are").next(
+            "git config --global user.name \"Your Name\" && git config --global user.email you@example.com",
+        );
     }
     if words.contains("No space left on device") {
-        return Error::failed(format!("the disk is full: git {verb} could not write")).next("sess work doctor");
+        return Error::failed(format!("the disk is full: git {verb} could not write"))
+            .next("sess work doctor");
     }
     Error::failed(format!("git {verb} failed: {words}"))
 }

@@ -9,6 +9,11 @@ use crate::{Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of};
 /// What was seen there last, kept apart from the refs of the user's own.
 const SEEN_BASE: &str = "refs/intersession/hub/base";
 const SEEN_CLAIMS: &str = "refs/intersession/hub/claims";
+const SEEN_BRANCHES: &str = "refs/intersession/hub/branches";
+const SEEN_LOG: &str = "refs/intersession/hub/log";
+/// How an entry of the chain of ended claims begins; the session's name follows.
+pub(crate) const LOG_LINE: &str = "ended ";
+const BRANCHES: &str = "refs/heads/session";
 
 /// What was there when it was looked at.
 #[derive(Clone, Debug)]
@@ -16,6 +21,10 @@ pub struct View {
     /// The last commit of the base branch.
     pub base: Oid,
     pub claims: BTreeMap<Slug, Record>,
+    /// The last commits of the sessions' branches, as far as they were shared.
+    pub branches: BTreeMap<Slug, Oid>,
+    /// The chain of claims that have ended.
+    pub log: Option<Oid>,
     /// Refs that lead to no claim, with the reason.
     pub damaged: Vec<(String, String)>,
     /// The remote could not be asked: this is what it said last.
@@ -42,7 +51,10 @@ pub struct Move {
 pub enum Moved {
     Done,
     /// Somebody else moved one of them; this is where it is.
-    Overtaken { name: String, at: Option<Oid> },
+    Overtaken {
+        name: String,
+        at: Option<Oid>,
+    },
     /// They are where they were, and this is what the other side said.
     Rejected(String),
 }
@@ -56,27 +68,44 @@ impl Repo {
         format!("{}/{slug}", self.claims)
     }
 
+    pub(crate) fn log_ref(&self) -> String {
+        self.claims
+            .rsplit_once("claims")
+            .map_or_else(|| format!("{}-log", self.claims), |(lead, _)| format!("{lead}log"))
+    }
+
     /// Looks at what is there now.
     pub fn look(&self) -> Result<View> {
         let Some(remote) = &self.remote else {
-            return self.view(&self.base_ref(), &self.claims, false);
+            return self.view(&self.base_ref(), &self.claims, BRANCHES, false);
         };
         let base = format!("+{}:{SEEN_BASE}", self.base_ref());
         let claims = format!("+{}/*:{SEEN_CLAIMS}/*", self.claims);
-        let fetch =
-            ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--prune", "--no-auto-gc", "--end-of-options"];
-        let fetched = self.git.talk(fetch.into_iter().chain([remote.as_str(), &base, &claims]))?;
+        let fetch = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--prune",
+            "--no-auto-gc",
+            "--end-of-options",
+        ];
+        let branches = format!("+{BRANCHES}/*:{SEEN_BRANCHES}/*");
+        // With a star, because it need not be there.
+        let log = format!("+{}*:{SEEN_LOG}*", self.log_ref());
+        let fetched =
+            self.git.talk(fetch.into_iter().chain([remote.as_str(), &base, &claims, &branches, &log]))?;
         if !fetched.is_ok() {
             return Err(self.unreachable(&fetched.stderr));
         }
-        self.view(SEEN_BASE, SEEN_CLAIMS, false)
+        self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, false)
     }
 
     /// Looks, and when the remote cannot be reached, at what was seen last.
     pub fn look_or_recall(&self) -> Result<View> {
         match self.look() {
             Err(error) if error.kind == Kind::Unreachable => {
-                self.view(SEEN_BASE, SEEN_CLAIMS, true).map_err(|_| error)
+                self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, true).map_err(|_| error)
             }
             seen => seen,
         }
@@ -86,8 +115,11 @@ impl Repo {
         let words = words_of(stderr);
         let (remote, base) = (self.remote.as_deref().unwrap_or_default(), &self.base);
         if words.contains("couldn't find remote ref") {
-            return Error::new(Kind::Conflict, format!("{remote} has no branch {base}: it was renamed or deleted"))
-                .next("git config intersession.base <branch>");
+            return Error::new(
+                Kind::Conflict,
+                format!("{remote} has no branch {base}: it was renamed or deleted"),
+            )
+            .next("git config intersession.base <branch>");
         }
         let is_refused = ["Permission denied", "Authentication failed", "403", "could not read Username"];
         if is_refused.iter().any(|sign| words.contains(sign)) {
@@ -98,23 +130,38 @@ impl Repo {
             .next(format!("git ls-remote {remote}"))
     }
 
-    fn view(&self, base: &str, claims: &str, is_old: bool) -> Result<View> {
+    fn view(&self, base: &str, claims: &str, branches: &str, is_old: bool) -> Result<View> {
         let Some(base_oid) = self.commit(base)? else {
             let next = "git commit --allow-empty -m \"first commit\"";
             return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
         };
-        let mut view = View { base: base_oid, claims: BTreeMap::new(), damaged: Vec::new(), is_old };
-        let refs = self.git.text(["for-each-ref", "--format=%(objectname) %(refname)", &format!("{claims}/")])?;
-        let refs: Vec<(Oid, &str)> = refs
-            .lines()
-            .filter_map(|line| line.split_once(' ').and_then(|(oid, name)| Some((oid.parse().ok()?, name))))
-            .collect();
+        let log_ref = self.log_ref();
+        let dir_of_branches = branches;
+        let asked = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let told =
+            self.git.text(asked.into_iter().chain([&*format!("{claims}/"), &*format!("{branches}/")]))?;
+        let refs = told.lines().filter_map(|line| line.split_once(' '));
+        let refs = refs.filter_map(|(oid, name)| Some((oid.parse::<Oid>().ok()?, name)));
+        let (branch_refs, refs): (Vec<_>, Vec<_>) = refs.partition(|(_, name)| name.starts_with(branches));
+        let short_of =
+            |name: &str, dir: &str| name.strip_prefix(dir).unwrap_or(name).trim_start_matches('/').to_owned();
+        let branches = branch_refs.into_iter();
+        let branches =
+            branches.filter_map(|(oid, name)| Some((short_of(name, dir_of_branches).parse().ok()?, oid)));
+        let mut view = View {
+            base: base_oid,
+            claims: BTreeMap::new(),
+            branches: branches.collect(),
+            log: self.commit(if self.remote.is_some() { SEEN_LOG } else { &log_ref })?,
+            damaged: Vec::new(),
+            is_old,
+        };
         let files: Vec<String> = refs.iter().map(|(oid, _)| format!("{oid}:{CLAIM_FILE}")).collect();
         for ((oid, name), file) in refs.into_iter().zip(read_all(&self.git, &files)?) {
-            let short = name.strip_prefix(claims).unwrap_or(name).trim_start_matches('/');
-            match record(short, oid, file) {
+            let short = short_of(name, claims);
+            match record(&short, oid, file) {
                 Ok((slug, record)) => drop(view.claims.insert(slug, record)),
-                Err(reason) => view.damaged.push((short.to_owned(), reason)),
+                Err(reason) => view.damaged.push((short, reason)),
             }
         }
         Ok(view)
@@ -142,7 +189,10 @@ impl Repo {
     }
 
     fn zero_len(&self, moves: &[Move]) -> usize {
-        moves.iter().find_map(|step| step.to.as_ref().or(step.from.as_ref())).map_or(40, |oid| oid.as_str().len())
+        moves
+            .iter()
+            .find_map(|step| step.to.as_ref().or(step.from.as_ref()))
+            .map_or(40, |oid| oid.as_str().len())
     }
 
     fn push(&self, remote: &str, moves: &[Move]) -> Result<Moved> {
@@ -204,7 +254,8 @@ const CLAIM_FILE: &str = "claim.json";
 fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
     let file = file.ok_or("it leads to no claim")?;
-    let claim: Claim = serde_json::from_slice(&file).map_err(|error| format!("its claim cannot be read: {error}"))?;
+    let claim: Claim =
+        serde_json::from_slice(&file).map_err(|error| format!("its claim cannot be read: {error}"))?;
     if claim.slug != slug {
         return Err(format!("its claim is that of {}", claim.slug));
     }

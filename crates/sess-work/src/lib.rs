@@ -4,25 +4,43 @@
 //! carries it out with the user's `git`, through refs that move only from where they were seen. There is no server
 //! and no daemon: everything that others have to know is in the repository that they share.
 
-mod slug;
-mod state;
-mod claim;
-mod standing;
 mod brief;
+mod claim;
+mod slug;
+mod standing;
+mod state;
 mod templates;
 
 mod error;
 mod git;
-mod repo;
 mod hub;
+mod repo;
 mod tree;
+
+mod archive;
+mod claiming;
+mod drafting;
+mod landing;
+mod listing;
+mod notes;
+mod projecting;
+mod work;
+mod workspace;
 
 pub use brief::{Brief, Criterion, WorkKind};
 pub use claim::{Amendment, Claim, Landed, Owner, Phase, User};
+pub use claiming::{ClaimOptions, Claimed};
 pub use error::{Error, Kind, Result};
 pub use git::{Git, Oid};
+pub use hub::{Move, Moved, Record, View};
+pub use landing::Completed;
+pub use listing::{Holder, Past, Row, Shown};
+pub use notes::Note;
 pub use repo::Repo;
 pub use slug::{InvalidSlug, Slug};
 pub use standing::{Refusal, Standing, Verb, may, standing};
 pub use state::{KNOWLEDGE_DIR, SESSIONS_DIR, State};
 pub use templates::{Draft, identity_name, quoted};
+pub use tree::{Entry, File, Tree};
+pub use work::{Land, Seen, Settings, Who, Work};
+pub use workspace::Workspace;

@@ -42,8 +42,13 @@ impl Repo {
     pub fn find(dir: &Path) -> Result<Self> {
         let here = Git::new(dir);
         here.check_version()?;
-        let asked = ["rev-parse", "--path-format=absolute", "--is-bare-repository", "--is-shallow-repository",
-            "--git-common-dir"];
+        let asked = [
+            "rev-parse",
+            "--path-format=absolute",
+            "--is-bare-repository",
+            "--is-shallow-repository",
+            "--git-common-dir",
+        ];
         let found = here.run(asked)?;
         if !found.is_ok() {
             let words = crate::git::words_of(&found.stderr);
@@ -60,14 +65,17 @@ impl Repo {
         }
         let top = here.run(["rev-parse", "--path-format=absolute", "--show-toplevel"])?;
         if !top.is_ok() {
-            return Err(Error::wrong_state("this is the inside of a repository, not a checkout of it").next("cd .."));
+            return Err(
+                Error::wrong_state("this is the inside of a repository, not a checkout of it").next("cd ..")
+            );
         }
         let top = PathBuf::from(top.text().trim_end_matches('\n'));
         let is_ordinary = common.file_name().is_some_and(|name| name == ".git");
         let main = if is_ordinary { common.parent().unwrap_or(&top).to_owned() } else { top.clone() };
         let git = Git::new(if main.is_dir() { &main } else { &top });
         let settings = settings(&git)?;
-        let setting = |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let setting =
+            |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let remote = match setting(REMOTE_SETTING) {
             Some(name) if name.is_empty() || name == "." => None,
             Some(name) => Some(name),
@@ -137,8 +145,13 @@ impl Repo {
 
     /// Returns the commit that a name leads to, if there is one.
     pub(crate) fn commit(&self, name: &str) -> Result<Option<Oid>> {
-        let found =
-            self.git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])?;
+        let found = self.git.run([
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &format!("{name}^{{commit}}"),
+        ])?;
         if found.is_ok() { found.text().trim().parse().map(Some).map_err(Error::failed) } else { Ok(None) }
     }
 
@@ -198,7 +211,8 @@ fn default_base(git: &Git, remote: Option<&str>) -> Result<String> {
         }
     }
     for base in ["main", "master"] {
-        let places = [format!("refs/heads/{base}"), format!("refs/remotes/{}/{base}", remote.unwrap_or("origin"))];
+        let places =
+            [format!("refs/heads/{base}"), format!("refs/remotes/{}/{base}", remote.unwrap_or("origin"))];
         for place in places {
             if git.run(["show-ref", "--verify", "--quiet", &place])?.is_ok() {
                 return Ok(base.to_owned());

@@ -20,7 +20,9 @@ const KB_TOPIC_PREFIX: &str = "merge-";
 const UNTITLED: &str = "work";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid slug {given:?}: {reason}; expected YYYY-MM-DD-descriptive-slug or kb-YYYY-MM-DD-merge-topic")]
+#[error(
+    "invalid slug {given:?}: {reason}; expected YYYY-MM-DD-descriptive-slug or kb-YYYY-MM-DD-merge-topic"
+)]
 pub struct InvalidSlug {
     given: String,
     reason: &'static str,

@@ -85,7 +85,9 @@ pub enum Verb {
     Claim,
     /// To write on its branch, renew its lease, amend its plan, land, complete, abandon or release it.
     Own,
-    Takeover { force: bool },
+    Takeover {
+        force: bool,
+    },
     Retry,
 }
 

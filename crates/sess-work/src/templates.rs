@@ -42,7 +42,8 @@ fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
 }
 
 pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<String> {
-    let criteria: Vec<String> = draft.criteria.iter().map(|text| format!("- [ ] {}", one_line(text))).collect();
+    let criteria: Vec<String> =
+        draft.criteria.iter().map(|text| format!("- [ ] {}", one_line(text))).collect();
     let list = |words: &[String]| words.iter().map(|word| one_line(word)).collect::<Vec<_>>();
     let depends: Vec<String> = draft.depends.iter().map(Slug::to_string).collect();
     let values = context! {
@@ -63,7 +64,12 @@ pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<S
     render(SESSION, own, values)
 }
 
-pub(crate) fn kb_merge(slug: &Slug, source: &Slug, at: sess_core::Timestamp, own: Option<&str>) -> Result<String> {
+pub(crate) fn kb_merge(
+    slug: &Slug,
+    source: &Slug,
+    at: sess_core::Timestamp,
+    own: Option<&str>,
+) -> Result<String> {
     let values = context! {
         SESSION_SLUG => slug.as_str(),
         TOPIC => slug.topic(),

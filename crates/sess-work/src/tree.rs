@@ -66,7 +66,9 @@ impl Repo {
             [State::Drafting, State::Planned, State::Abandoned, State::Active, State::Completed];
         for state in by_progress {
             let prefix = format!("{SESSIONS_DIR}/{state}/");
-            for (path, file) in tree.files.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix)) {
+            for (path, file) in
+                tree.files.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix))
+            {
                 let Some((name, rest)) = path[prefix.len()..].split_once('/') else { continue };
                 let Ok(slug) = name.parse::<Slug>() else {
                     tree.odd.push(format!("{prefix}{name}"));
@@ -112,7 +114,8 @@ impl Repo {
 
     pub(crate) fn text_of(&self, blob: &Oid) -> Result<String> {
         let mut read = crate::hub::read_all(&self.git, &[blob.to_string()])?;
-        let bytes = read.pop().flatten().ok_or_else(|| Error::failed(format!("the object {blob} is missing")))?;
+        let bytes =
+            read.pop().flatten().ok_or_else(|| Error::failed(format!("the object {blob} is missing")))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

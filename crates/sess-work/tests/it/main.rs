@@ -1,0 +1,4 @@
+//! Work sessions on real repositories.
+
+mod lab;
+mod life;
