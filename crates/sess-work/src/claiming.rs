@@ -65,7 +65,7 @@ impl Work {
             for row in ready {
                 match self.claim(&row.slug, options) {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
-                        is_contended = true
+                        is_contended = true;
                     }
                     ended => return ended,
                 }
@@ -139,6 +139,9 @@ impl Work {
         };
         self.ensure_branch(slug, &start)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
+        if let Some(path) = &workspace {
+            self.keep_fence(path, &record)?;
+        }
         Ok(Claimed { record, workspace, is_resumed, notices })
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Error, Git, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
 };
@@ -32,8 +32,11 @@ pub enum Workspace {
 
 impl Work {
     pub fn workspace_path(&self, slug: &Slug) -> PathBuf {
-        let root = self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR));
-        root.join(slug.as_str())
+        self.workspace_root().join(slug.as_str())
+    }
+
+    pub(crate) fn workspace_root(&self) -> PathBuf {
+        self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR))
     }
 
     /// Returns the workspace of a session, if it is there.
@@ -84,7 +87,7 @@ impl Work {
         let is_checked_out = own.is_some() && self.workspace(slug).is_some();
         if is_checked_out {
             // A checkout follows only by its own merge.
-            let merged = Git::new(self.workspace_path(slug)).run([
+            let merged = self.repo.git.at(self.workspace_path(slug)).run([
                 "merge",
                 "--ff-only",
                 "--quiet",
@@ -176,13 +179,16 @@ impl Work {
         if !cloned.is_ok() {
             return Err(Error::failed(format!("git clone failed: {}", words_of(&cloned.stderr))));
         }
-        let git = Git::new(path);
+        let git = self.repo.git.at(path);
         git.text(["remote", "set-url", "--end-of-options", remote, url.trim()])?;
         for setting in [crate::repo::BASE_SETTING, crate::repo::REMOTE_SETTING, crate::repo::CLAIMS_SETTING] {
             let value = self.repo.git.run(["config", "--get", setting])?;
             if value.is_ok() {
                 git.text(["config", setting, value.text().trim()])?;
             }
+        }
+        if self.repo.has_hooks()? {
+            crate::Repo::find(path)?.install_hooks(&mut crate::InitReport::default())?;
         }
         // It is the same owner's, however many clones there are.
         let dir = path.join(".git/intersession");
@@ -191,22 +197,37 @@ impl Work {
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", dir.display())))
     }
 
-    /// Keeps workspaces out of the way of `git status`.
-    pub(crate) fn exclude(&self) -> Result<()> {
+    /// Keeps workspaces out of the way of `git status`; returns whether that was new.
+    pub(crate) fn exclude(&self) -> Result<bool> {
         if self.settings.workspaces.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let path = self.repo.common.join("info/exclude");
         let line = format!("/{DIR}/");
         let known = fs::read_to_string(&path).unwrap_or_default();
         if known.lines().any(|known| known == line) {
-            return Ok(());
+            return Ok(false);
         }
         let lead = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::OpenOptions::new().append(true).create(true).open(&path))
             .and_then(|mut file| file.write_all(format!("{lead}{line}\n").as_bytes()))
+            .map(|()| true)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Takes back what `exclude` wrote; returns whether it was there.
+    pub(crate) fn include_again(&self) -> Result<bool> {
+        let path = self.repo.common.join("info/exclude");
+        let Ok(known) = fs::read_to_string(&path) else { return Ok(false) };
+        let line = format!("/{DIR}/\n");
+        let kept: String = known.split_inclusive('\n').filter(|known| **known != *line).collect();
+        if kept == known {
+            return Ok(false);
+        }
+        fs::write(&path, kept)
+            .map(|()| true)
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
     }
 
@@ -252,14 +273,14 @@ impl Work {
     /// Says what is not committed in a session's workspace, if there is something.
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
-        let git = Git::new(&path);
+        let git = self.repo.git.at(&path);
         for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
             if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
                 return Ok(Some(format!("is in the middle of a merge ({name})")));
             }
         }
         let told =
-            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=none"])?;
+            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"])?;
         let changed: Vec<&str> = told.split('\0').filter_map(|line| line.get(3..)).take(5).collect();
         if changed.is_empty() {
             return Ok(None);
@@ -293,7 +314,7 @@ impl Work {
         message: &str,
     ) -> Result<Oid> {
         let workspace = self.workspace(slug);
-        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), Git::new);
+        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
         let name = format!("refs/heads/{}", slug.branch());
         let _turn = self.repo.lock("branch")?;
         let tip = git
@@ -358,8 +379,7 @@ impl Work {
     pub(crate) fn clean_up(&self, slug: &Slug, phase: Phase, notices: &mut Vec<String>) -> Result<()> {
         let tip = self.tip(slug)?;
         if let Some(tip) = &tip {
-            // Whatever happens now, the commits can be found again.
-            self.repo.git.text(["update-ref", &format!("refs/intersession/rescue/{slug}"), tip.as_str()])?;
+            self.keep_for_rescue(slug, tip)?;
         }
         if let Some(path) = self.workspace(slug)
             && !self.remove_workspace(slug, &path, notices)?
@@ -384,27 +404,47 @@ impl Work {
         Ok(())
     }
 
-    /// Removes a workspace, unless something in it is nowhere else.
-    fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
-        let git = Git::new(path);
-        let mut keep = |what: String| {
-            notices.push(format!("the workspace {} stays: {what}", path.display()));
-            Ok(false)
-        };
+    /// Makes sure that the commits of a branch can be found again, whatever happens to it.
+    pub(crate) fn keep_for_rescue(&self, slug: &Slug, tip: &Oid) -> Result<()> {
+        self.repo.git.text(["update-ref", &format!("refs/intersession/rescue/{slug}"), tip.as_str()])?;
+        Ok(())
+    }
+
+    /// Says what a workspace has that is nowhere else, if there is something.
+    pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
+        let git = self.repo.git.at(path);
         if let Some(what) = self.unfinished(slug)? {
-            return keep(format!("it {what}"));
+            return Ok(Some(format!("it {what}")));
         }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let untracked: Vec<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
         let only_here: Vec<&str> =
             untracked.into_iter().filter(|name| !self.is_copy(path, name)).take(5).collect();
         if !only_here.is_empty() {
-            return keep(format!("git does not know {}", only_here.join(", ")));
+            return Ok(Some(format!("git does not know {}", only_here.join(", "))));
         }
         let stashes = git.text(["stash", "list", "--format=%gs"])?;
         let of_branch = format!("on {}:", slug.branch()).to_lowercase();
         if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
-            return keep("something is stashed on its branch".to_owned());
+            return Ok(Some("something is stashed on its branch".to_owned()));
+        }
+        // What is changed in there, git would not say without running in there.
+        let told = git.text(["ls-files", "--stage", "-z"])?;
+        let links = told.split('\0').filter_map(|line| line.strip_prefix("160000 ")?.split_once('\t'));
+        if let Some((_, name)) = links.into_iter().find(|(_, name)| path.join(name).join(".git").exists()) {
+            return Ok(Some(format!("the submodule {name} is checked out in it")));
+        }
+        Ok(None)
+    }
+
+    /// Removes a workspace, unless something in it is nowhere else.
+    fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
+        let mut keep = |what: String| {
+            notices.push(format!("the workspace {} stays: {what}", path.display()));
+            Ok(false)
+        };
+        if let Some(what) = self.only_here(slug, path)? {
+            return keep(what);
         }
         let place = path.to_string_lossy();
         let removed = if path.join(".git").is_dir() {
