@@ -67,33 +67,39 @@ impl Work {
     }
 
     /// Makes the session's branch, unless it is there, here or where others see it.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid) -> Result<()> {
+    ///
+    /// `since` is where the base was when the session was claimed: a branch without it is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, since: &Oid) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
         let target = match (&own, &shared) {
-            (None, None) => start.clone(),
-            (None, Some(shared)) => shared.clone(),
-            // The owner before went on: here is only what was before.
-            (Some(own), Some(shared)) if self.repo.is_ancestor(own, shared)? => shared.clone(),
-            (Some(own), _) => own.clone(),
+            (None, None) => start,
+            (None, Some(shared)) => shared,
+            (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
+            (Some(_), Some(shared)) => shared,
+            (Some(own), None) if self.repo.is_ancestor(since, own)? => own,
+            (Some(_), None) => start,
         };
-        if own.as_ref() == Some(&target) {
+        if own.as_ref() == Some(target) {
             return Ok(());
         }
-        let is_checked_out = own.is_some() && self.workspace(slug).is_some();
-        if is_checked_out {
+        if let Some(own) = &own {
+            // An attempt's before, or what was done here after others had taken the session.
+            self.repo.git.text(["update-ref", &rescue_ref(slug, own), own.as_str()])?;
+        }
+        if let Some(path) = self.workspace(slug).filter(|_| own.is_some()) {
             // A checkout follows only by its own merge.
-            let merged = Git::new(self.workspace_path(slug)).run([
-                "merge",
-                "--ff-only",
-                "--quiet",
-                target.as_str(),
-            ])?;
-            if !merged.is_ok() {
-                tracing::warn!(words = %words_of(&merged.stderr), "the workspace did not follow the session's branch");
+            let merged = Git::new(&path).run(["merge", "--ff-only", "--quiet", target.as_str()])?;
+            if merged.is_ok() {
+                return Ok(());
             }
-            return Ok(());
+            let words = words_of(&merged.stderr);
+            return Err(Error::would_lose(format!(
+                "the workspace {} has what others do not have: {words}",
+                path.display()
+            ))
+            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
         }
         let mut args = vec!["update-ref", &name, target.as_str()];
         args.extend(own.as_ref().map(Oid::as_str));
@@ -359,7 +365,7 @@ impl Work {
         let tip = self.tip(slug)?;
         if let Some(tip) = &tip {
             // Whatever happens now, the commits can be found again.
-            self.repo.git.text(["update-ref", &format!("refs/intersession/rescue/{slug}"), tip.as_str()])?;
+            self.repo.git.text(["update-ref", &rescue_ref(slug, tip), tip.as_str()])?;
         }
         if let Some(path) = self.workspace(slug)
             && !self.remove_workspace(slug, &path, notices)?
@@ -426,6 +432,11 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Where the commits of a branch that goes away can be found again.
+pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
+    format!("refs/intersession/rescue/{slug}/{}", tip.short())
 }
 
 /// Writes a file of a workspace whole or not at all, also when it was marked as frozen.
