@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of};
+use crate::{Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause};
 
 /// What was seen there last, kept apart from the refs of the user's own.
 const SEEN_BASE: &str = "refs/intersession/hub/base";
@@ -168,11 +168,21 @@ impl Repo {
     }
 
     /// Moves refs together, or none of them.
+    ///
+    /// Refs are locked for a moment while others move, which is no refusal: it is tried again before one is told.
     pub fn advance(&self, moves: &[Move]) -> Result<Moved> {
-        match &self.remote {
-            None => self.advance_here(moves),
-            Some(remote) => self.push(remote, moves),
+        let mut moved = Moved::Rejected(String::new());
+        for _ in 0..TRIES_MAX {
+            moved = match &self.remote {
+                None => self.advance_here(moves)?,
+                Some(remote) => self.push(remote, moves)?,
+            };
+            if !matches!(moved, Moved::Rejected(_)) {
+                break;
+            }
+            pause();
         }
+        Ok(moved)
     }
 
     fn advance_here(&self, moves: &[Move]) -> Result<Moved> {
@@ -250,6 +260,8 @@ impl Repo {
 }
 
 const CLAIM_FILE: &str = "claim.json";
+/// How often refs that are where they were are tried to be moved.
+const TRIES_MAX: u32 = 4;
 
 fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
