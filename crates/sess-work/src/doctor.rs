@@ -179,7 +179,7 @@ impl Work {
             self.repo.git.text(["update-ref", "--end-of-options", &kept, oid.as_str()])?;
             match self.repo.advance_raw(&Move { name: name.clone(), from: Some(oid), to: None })? {
                 Moved::Done => {
-                    findings.push(format!("the damaged claim {name} ({reason}) is removed; {kept} keeps it"))
+                    findings.push(format!("the damaged claim {name} ({reason}) is removed; {kept} keeps it"));
                 }
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => findings.push(format!(

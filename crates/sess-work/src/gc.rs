@@ -86,10 +86,8 @@ impl Work {
             Standing::Unknown | Standing::Orphaned => {
                 return Ok(Some("nothing says how its session ended".to_owned()));
             }
-            Standing::Rests(State::Completed) | Standing::Merged(_) => {
-                if !self.has_landed(slug, seen)? {
-                    return Ok(Some("its branch has commits that did not land".to_owned()));
-                }
+            Standing::Rests(State::Completed) | Standing::Merged(_) if !self.has_landed(slug, seen)? => {
+                return Ok(Some("its branch has commits that did not land".to_owned()));
             }
             _ => {}
         }

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of};
+use crate::{
+    Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause, workspace::rescue_ref,
+};
 
 /// What was seen there last, kept apart from the refs of the user's own.
 const SEEN_BASE: &str = "refs/intersession/hub/base";
@@ -72,6 +74,15 @@ impl Repo {
         self.claims
             .rsplit_once("claims")
             .map_or_else(|| format!("{}-log", self.claims), |(lead, _)| format!("{lead}log"))
+    }
+
+    /// Returns the ref that keeps commits where others see them, in a place that the remote takes.
+    pub(crate) fn shared_rescue_ref(&self, slug: &Slug, tip: &Oid) -> String {
+        let name = rescue_ref(slug, tip);
+        match self.claims.strip_suffix("claims").filter(|_| self.remote.is_some()) {
+            Some(lead) => name.replacen("refs/intersession/", lead, 1),
+            None => name,
+        }
     }
 
     /// Looks at what is there now.
@@ -181,11 +192,21 @@ impl Repo {
     }
 
     /// Moves refs together, or none of them.
+    ///
+    /// Refs are locked for a moment while others move, which is no refusal: it is tried again before one is told.
     pub fn advance(&self, moves: &[Move]) -> Result<Moved> {
-        match &self.remote {
-            None => self.advance_here(moves),
-            Some(remote) => self.push(remote, moves),
+        let mut moved = Moved::Rejected(String::new());
+        for _ in 0..TRIES_MAX {
+            moved = match &self.remote {
+                None => self.advance_here(moves)?,
+                Some(remote) => self.push(remote, moves)?,
+            };
+            if !matches!(moved, Moved::Rejected(_)) {
+                break;
+            }
+            pause();
         }
+        Ok(moved)
     }
 
     /// Moves one ref that may lead to anything.
@@ -299,6 +320,8 @@ impl Repo {
 }
 
 pub(crate) const CLAIM_FILE: &str = "claim.json";
+/// How often refs that are where they were are tried to be moved.
+const TRIES_MAX: u32 = 4;
 
 fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;

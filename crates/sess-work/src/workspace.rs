@@ -70,33 +70,39 @@ impl Work {
     }
 
     /// Makes the session's branch, unless it is there, here or where others see it.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid) -> Result<()> {
+    ///
+    /// `since` is where the base was when the session was claimed: a branch without it is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, since: &Oid) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
         let target = match (&own, &shared) {
-            (None, None) => start.clone(),
-            (None, Some(shared)) => shared.clone(),
-            // The owner before went on: here is only what was before.
-            (Some(own), Some(shared)) if self.repo.is_ancestor(own, shared)? => shared.clone(),
-            (Some(own), _) => own.clone(),
+            (None, None) => start,
+            (None, Some(shared)) => shared,
+            (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
+            (Some(_), Some(shared)) => shared,
+            (Some(own), None) if self.repo.is_ancestor(since, own)? => own,
+            (Some(_), None) => start,
         };
-        if own.as_ref() == Some(&target) {
+        if own.as_ref() == Some(target) {
             return Ok(());
         }
-        let is_checked_out = own.is_some() && self.workspace(slug).is_some();
-        if is_checked_out {
+        if let Some(own) = &own {
+            // An attempt's before, or what was done here after others had taken the session.
+            self.repo.git.text(["update-ref", &rescue_ref(slug, own), own.as_str()])?;
+        }
+        if let Some(path) = self.workspace(slug).filter(|_| own.is_some()) {
             // A checkout follows only by its own merge.
-            let merged = self.repo.git.at(self.workspace_path(slug)).run([
-                "merge",
-                "--ff-only",
-                "--quiet",
-                target.as_str(),
-            ])?;
-            if !merged.is_ok() {
-                tracing::warn!(words = %words_of(&merged.stderr), "the workspace did not follow the session's branch");
+            let merged = self.repo.git.at(&path).run(["merge", "--ff-only", "--quiet", target.as_str()])?;
+            if merged.is_ok() {
+                return Ok(());
             }
-            return Ok(());
+            let words = words_of(&merged.stderr);
+            return Err(Error::would_lose(format!(
+                "the workspace {} has what others do not have: {words}",
+                path.display()
+            ))
+            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
         }
         let mut args = vec!["update-ref", &name, target.as_str()];
         args.extend(own.as_ref().map(Oid::as_str));
@@ -126,6 +132,14 @@ impl Work {
                 path.display()
             ))
             .next(format!("ls {}", path.display())));
+        }
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
+            return Err(Error::policy(format!(
+                "{} is a link: workspaces would be made wherever it leads",
+                self.workspace_root().display()
+            ))
+            .next(format!("ls -l {}", self.workspace_root().display())));
         }
         self.exclude()?;
         if let Some(parent) = path.parent() {
@@ -250,7 +264,7 @@ impl Work {
             let (from, to) = (top.join(name), workspace.join(name));
             // A link could lead anywhere, and what the branch brought is newer.
             let is_plain = fs::symlink_metadata(&from).is_ok_and(|found| found.is_file());
-            if !is_plain || to.exists() {
+            if !is_plain || to.exists() || !is_inside(workspace, name) {
                 continue;
             }
             to.parent()
@@ -263,8 +277,10 @@ impl Work {
 
     /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
     fn freeze(&self, slug: &Slug, workspace: &Path) {
-        let plan = workspace.join(State::Active.dir_of(slug)).join("SESSION.md");
-        let is_plain = fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
+        let name = format!("{}/SESSION.md", State::Active.dir_of(slug));
+        let plan = workspace.join(&name);
+        let is_plain =
+            is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
         if is_plain && let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(FROZEN_MODE)) {
             tracing::debug!(%error, "the plan stays writable");
         }
@@ -345,6 +361,10 @@ impl Work {
             for (edit, (name, text)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
+                if !is_inside(path, name) {
+                    return Err(Error::policy(format!("{name} would be written through a link"))
+                        .next(format!("ls -l {}", path.display())));
+                }
                 put(&path.join(name), text)?;
             }
             self.freeze(slug, path);
@@ -406,7 +426,7 @@ impl Work {
 
     /// Makes sure that the commits of a branch can be found again, whatever happens to it.
     pub(crate) fn keep_for_rescue(&self, slug: &Slug, tip: &Oid) -> Result<()> {
-        self.repo.git.text(["update-ref", &format!("refs/intersession/rescue/{slug}"), tip.as_str()])?;
+        self.repo.git.text(["update-ref", &rescue_ref(slug, tip), tip.as_str()])?;
         Ok(())
     }
 
@@ -466,6 +486,22 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Where the commits of a branch that goes away can be found again.
+pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
+    format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
+
+/// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.
+fn is_inside(dir: &Path, name: &str) -> bool {
+    let mut path = dir.to_owned();
+    let Some((parents, _)) = name.rsplit_once('/') else { return true };
+    parents.split('/').all(|part| {
+        path.push(part);
+        // What is not there yet is made as a directory.
+        fs::symlink_metadata(&path).map_or(true, |found| found.is_dir())
+    })
 }
 
 /// Writes a file of a workspace whole or not at all, also when it was marked as frozen.
