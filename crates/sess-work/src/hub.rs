@@ -249,7 +249,7 @@ impl Repo {
     }
 }
 
-const CLAIM_FILE: &str = "claim.json";
+pub(crate) const CLAIM_FILE: &str = "claim.json";
 
 fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
