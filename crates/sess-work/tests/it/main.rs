@@ -1,5 +1,9 @@
 //! Work sessions on real repositories.
 
+mod crash;
 mod lab;
 mod life;
+mod many;
+mod model;
+mod races;
 mod reality;
