@@ -91,9 +91,14 @@ impl Work {
             ))
             .next(format!("sess work claim {slug} --ignore-dependencies")));
         }
+        Ok(self.first_claim(slug, &plan.oid, seen, options))
+    }
+
+    /// Returns the record that a claim of a plan begins with.
+    pub(crate) fn first_claim(&self, slug: &Slug, plan: &Oid, seen: &Seen, options: &ClaimOptions) -> Claim {
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
-        Ok(Claim {
+        Claim {
             slug: slug.clone(),
             phase: Phase::Active,
             owner: self.owner.clone(),
@@ -104,7 +109,7 @@ impl Work {
             base: self.repo.base.clone(),
             base_commit: seen.view.base.clone(),
             branch: slug.branch(),
-            plan: plan.oid.clone(),
+            plan: plan.clone(),
             amendments: Vec::new(),
             fence: before.map_or(0, |claim| claim.fence) + 1,
             attempt: before.map_or(1, |claim| claim.attempt + u32::from(claim.phase == Phase::Abandoned)),
@@ -115,11 +120,11 @@ impl Work {
             reason: None,
             landed: None,
             unknown: serde_json::Map::new(),
-        })
+        }
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
-    fn settled(
+    pub(crate) fn settled(
         &self,
         slug: &Slug,
         record: Record,
