@@ -142,7 +142,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, &record.claim.base_commit)?;
+        self.ensure_branch(slug, &start, &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;

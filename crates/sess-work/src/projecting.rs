@@ -110,7 +110,7 @@ impl Work {
             return self.repo.advance(moves);
         }
         let _turn = self.repo.lock("checkout")?;
-        let checkout = self.checkout_of(&self.repo.base_ref())?.map(crate::Git::new);
+        let checkout = self.checkout_of(&self.repo.base_ref())?.map(|path| self.repo.git.at(path));
         if let Some(git) = &checkout {
             // Asked before anything moves: it would refuse to touch what somebody is changing.
             let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
 };
@@ -88,8 +88,8 @@ impl Work {
 
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
-    /// `since` is where the base was when the session was claimed: a branch without it is an attempt's before.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, since: &Oid) -> Result<()> {
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
@@ -98,7 +98,7 @@ impl Work {
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
             (Some(_), Some(shared)) => shared,
-            (Some(own), None) if self.repo.is_ancestor(since, own)? => own,
+            (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
             (Some(_), None) => start,
         };
         if own.as_ref() == Some(target) {
