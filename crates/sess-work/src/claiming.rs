@@ -33,18 +33,25 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
+        let (record, is_resumed) = self.take(slug, options)?;
+        self.settled(slug, record, options, is_resumed)
+    }
+
+    /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
+    ///
+    /// What people see in the repository and the workspace follow with [`Work::claim`].
+    pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
         for _ in 0..TRIES_MAX {
             let seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                let record = self.renewed(record, |_| {})?;
-                return self.settled(slug, record, options, true);
+                return Ok((self.renewed(record, |_| {})?, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
             match self.moved_claim(slug, before, &oid)? {
-                Moved::Done => return self.settled(slug, Record { oid, claim }, options, false),
+                Moved::Done => return Ok((Record { oid, claim }, false)),
                 // Whoever was faster may have given it back already: the next look tells.
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
