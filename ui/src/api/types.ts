@@ -174,9 +174,9 @@ export interface Message {
   role: Role;
   content: Block[];
   /**
-   * RFC 3339.
+   * Milliseconds since 1970.
    */
-  timestamp: string;
+  timestamp: number;
   toolCallId?: string | null;
   toolName?: string | null;
   isError?: boolean | null;
@@ -545,6 +545,10 @@ export interface PlanView {
    * `draft`, `ready`, `approved`, `changes_requested` or `done`.
    */
   state: string;
+  /**
+   * What the person said when they approved it or asked for changes.
+   */
+  note?: string | null;
   /**
    * Markdown.
    */

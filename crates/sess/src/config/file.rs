@@ -715,8 +715,8 @@ pub struct GatewayLimits {
     /// SESS_GATEWAY_LIMITS_IN_FLIGHT.
     #[schemars(range(min = 1, max = 10000))]
     pub in_flight: Option<u64>,
-    /// Wrong tokens and login codes a minute from one address, after which further ones are refused for a
-    /// while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
+    /// Wrong tokens and login codes a minute from one address (of IPv6: one /64), after which further ones are
+    /// refused for a while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
     #[schemars(range(min = 1, max = 100000))]
     pub failed_logins: Option<u64>,
     /// Seconds that the head of a request may take to arrive, 1 to 600; 10 when not given.
@@ -726,7 +726,7 @@ pub struct GatewayLimits {
     /// Seconds that its body may take, 1 to 3600; 30 when not given. SESS_GATEWAY_LIMITS_BODY_SECONDS.
     #[schemars(range(min = 1, max = 3600))]
     pub body_seconds: Option<u64>,
-    /// Seconds that requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
+    /// Seconds that runs and requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
     /// SESS_GATEWAY_LIMITS_DRAIN_SECONDS.
     #[schemars(range(max = 3600))]
     pub drain_seconds: Option<u64>,
