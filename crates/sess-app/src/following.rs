@@ -1,15 +1,16 @@
 //! What doors follow: pages of a transcript, and everything that is committed, with secrets masked.
 
-use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
 use sess_core::{
-    RunId, SessionId, SessionKey, policy::Verb, redact::redact_json, run::RunState, session::Session,
+    RunId, SessionId, SessionKey, message::is_tool_result, policy::Verb, redact::redact_json_text,
+    run::RunState, session::Session,
 };
 use sess_store::{Happening, Position, Span, StoredMessage};
 
 use crate::{App, Caller, Result, context::plain};
 
-/// The role of what a tool answered, as transcripts write it.
-const TOOL_RESULT: &str = "toolResult";
 /// How many messages are read at a time.
 const PAGE_LEN: usize = 200;
 
@@ -171,8 +172,10 @@ impl App {
 /// Masks a message; `None` when it cannot be read, which costs it alone.
 fn seen(message: &StoredMessage) -> Option<SeenMessage> {
     let json = message.to_json();
-    let mut value: Value = serde_json::from_str(&json).ok()?;
-    let is_tool_result = value["role"] == TOOL_RESULT;
-    let masked = if redact_json(&mut value) == 0 { json } else { value.to_string() };
-    Some(SeenMessage { seq: message.seq, is_tool_result, json: RawValue::from_string(masked).ok()? })
+    let is_tool_result = is_tool_result(&message.body);
+    let json = match redact_json_text(&json).ok()? {
+        Cow::Owned(masked) => masked,
+        Cow::Borrowed(_) => json,
+    };
+    Some(SeenMessage { seq: message.seq, is_tool_result, json: RawValue::from_string(json).ok()? })
 }

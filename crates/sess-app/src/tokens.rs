@@ -96,8 +96,7 @@ impl App {
     /// Returns the owner's token, which is made at its first use.
     pub fn owner_token(&self) -> Result<Secret> {
         self.store()?;
-        let new = self.new_secret();
-        Ok(Secret(sess_store::owner_token(self.home()?, new.reveal())?))
+        Ok(Secret(sess_store::owner_token(self.home()?, || self.new_secret().0)?))
     }
 
     /// Returns what a caller at the command line may give away: the owner everything, an agent nothing.
