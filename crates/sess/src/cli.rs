@@ -18,7 +18,8 @@ const GLOBAL: &str = "Global options";
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found or wrong state, 4 somebody else got there \
-                  first, 6 unavailable, 8 refused by policy, 124 out of time.\nData goes to stdout, talk to stderr. \
+                  first, 5 would lose work, 6 unavailable, 7 merge conflict, 8 refused by policy, 9 rejected by the \
+                  remote, 124 out of time.\nData goes to stdout, talk to stderr. \
                   NO_COLOR is honoured. Environment: SESS_HOME, SESS_CONFIG, SESS_SESSION, SESS_LOG."
 )]
 pub struct Cli {
