@@ -19,6 +19,8 @@ mod tree;
 
 mod archive;
 mod claiming;
+mod coming;
+mod committing;
 mod drafting;
 mod landing;
 mod listing;
@@ -30,6 +32,7 @@ mod workspace;
 pub use brief::{Brief, Criterion, WorkKind};
 pub use claim::{Amendment, Claim, Landed, Owner, Phase, User};
 pub use claiming::{ClaimOptions, Claimed};
+pub use coming::*;
 pub use error::{Error, Kind, Result};
 pub use git::{Git, Oid};
 pub use hub::{Move, Moved, Record, View};

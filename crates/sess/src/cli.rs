@@ -1,5 +1,7 @@
 //! The command line, as clap reads it. Doc comments here are the help texts.
 
+pub mod work;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -130,6 +132,16 @@ pub enum Command {
     #[command(subcommand)]
     Plan(Plan),
 
+    /// Plan work on a git repository, share it out among agents, and land it
+    ///
+    /// A work session is a plan that an agent claims, works on in a workspace of its own, and lands. Everything is in
+    /// the repository and goes through its remote: no server, no daemon. Inside a workspace the slug can be left out.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 usage or bad slug, 3 not found or wrong state, 4 claimed by another, 5 would
+    /// lose work, 6 remote unreachable, 7 merge conflict or rewritten base, 8 policy, 9 rejected by the remote.
+    #[command(subcommand)]
+    Work(work::Work),
+
     /// Print what happened, in order; with --session in that one alone
     Events(Events),
 
@@ -225,7 +237,8 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Mcp {
-    /// Serve only these groups: session_plan, session_context, sessions
+    /// Serve only these groups: session_plan, session_context, sessions, work; all by default, and work inside a
+    /// repository that has work sessions
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub toolsets: Vec<String>,
 

@@ -61,6 +61,7 @@ fn app(home: &std::path::Path) -> App {
         configured: ConfigSource::fixed(Configured::default()),
         cwd: None,
         repo: None,
+        host: "here".to_owned(),
         now,
         random,
     })

@@ -116,6 +116,7 @@ fn app(home: &Path) -> App {
         configured: ConfigSource::fixed(Configured { team: Some(team()), ..Configured::default() }),
         cwd: None,
         repo: None,
+        host: "here".to_owned(),
         now,
         random,
     })
