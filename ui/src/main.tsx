@@ -9,6 +9,7 @@ import { replace, watchAddress } from './state/route';
 import { watchSessions } from './state/sessions';
 import { applyTheme } from './state/settings';
 import { App } from './views/App';
+import { watchDrops } from './views/drops';
 import { watchKeys } from './views/Help';
 import './app.css';
 
@@ -17,6 +18,7 @@ watchAddress();
 watchSessions();
 watchOpen();
 watchKeys();
+watchDrops();
 watchNetwork();
 startClock();
 render(<App />, document.getElementById('app')!);

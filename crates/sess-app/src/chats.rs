@@ -1,5 +1,7 @@
 //! The web chat: a person's message into a session, and the words that a session has for it.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source,
@@ -39,7 +41,8 @@ const MESSAGES_LOOKED_AT: usize = 200;
 pub struct Chat {
     pub to: ChatTo,
     pub message: String,
-    pub files: Vec<ChatFile>,
+    /// Shared: whoever names one of them a thousand times costs no more than whoever names it once.
+    pub files: Vec<Arc<ChatFile>>,
     /// The same name is the same run.
     pub idempotency_key: Option<String>,
     pub through: Through,
@@ -231,7 +234,7 @@ fn chat_key(outlook: &Outlook, chat: &Chat, named: &str) -> Result<Option<Reques
 }
 
 /// Makes files what a model can read, all of them or none.
-fn file_blocks(files: &[ChatFile]) -> Result<Vec<Block>> {
+fn file_blocks(files: &[Arc<ChatFile>]) -> Result<Vec<Block>> {
     if files.len() > FILES_MAX {
         return Err(Error::Invalid(format!("too many files: {}, of at most {FILES_MAX}", files.len())));
     }
@@ -241,7 +244,7 @@ fn file_blocks(files: &[ChatFile]) -> Result<Vec<Block>> {
             "the files are too large together: {bytes} bytes, of at most {FILES_BYTES_MAX}"
         )));
     }
-    files.iter().map(file_block).collect()
+    files.iter().map(|file| file_block(file)).collect()
 }
 
 fn file_block(file: &ChatFile) -> Result<Block> {

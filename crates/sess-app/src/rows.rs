@@ -64,6 +64,10 @@ impl App {
         if search.is_some_and(|search| search.len() > SEARCH_BYTES_MAX) {
             return Err(Error::Invalid(format!("search must be at most {SEARCH_BYTES_MAX} bytes")));
         }
+        // The database would take what is before it for all of the text.
+        if search.is_some_and(|search| search.contains('\0')) {
+            return Err(Error::Invalid("search must have no NUL character".to_owned()));
+        }
         let agent: Option<AgentId> = match &ask.agent {
             None => None,
             Some(name) => Some(

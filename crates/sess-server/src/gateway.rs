@@ -25,5 +25,5 @@ mod ws;
 
 pub use limits::Limits;
 pub use openapi::openapi;
-pub use serve::{GatewayOptions, serve};
+pub use serve::{GatewayOptions, LISTEN, serve};
 pub use ws::SingleFrames;

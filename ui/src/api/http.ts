@@ -1,6 +1,6 @@
-// What goes over HTTP: signing in and out, and files.
+// What goes over HTTP: signing in and out, tokens, and files.
 
-import type { ErrorBody, Uploaded } from './types';
+import type { CreatedToken, CreateToken, ErrorBody, Tokens, Uploaded } from './types';
 
 async function explain(response: Response): Promise<Error> {
   const body = (await response.json().catch(() => undefined)) as ErrorBody | undefined;
@@ -32,6 +32,21 @@ export async function probe(): Promise<'ok' | 'unauthorized' | 'unreachable'> {
     return 'unreachable';
   }
 }
+
+async function ask<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<T> {
+  const response = await fetch(`./${path}`, {
+    method,
+    credentials: 'same-origin',
+    cache: 'no-store',
+    ...(body === undefined ? {} : { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
+  });
+  if (!response.ok) throw await explain(response);
+  return (await response.json()) as T;
+}
+
+export const listTokens = () => ask<Tokens>('GET', 'tokens');
+export const createToken = (token: CreateToken) => ask<CreatedToken>('POST', 'tokens', token);
+export const revokeToken = (id: string) => ask('DELETE', `tokens/${encodeURIComponent(id)}`);
 
 /** Uploads a file; `progress` hears how much of it has gone, from 0 to 1. */
 export function upload(file: Blob, name: string, progress: (part: number) => void): Promise<Uploaded> {

@@ -174,9 +174,9 @@ export interface Message {
   role: Role;
   content: Block[];
   /**
-   * RFC 3339.
+   * Milliseconds since 1970.
    */
-  timestamp: string;
+  timestamp: number;
   toolCallId?: string | null;
   toolName?: string | null;
   isError?: boolean | null;

@@ -48,6 +48,14 @@ export function Help() {
   );
 }
 
+/** Goes to a view and puts the focus at its beginning, so that the keys act there and a screen reader says where that is. */
+function goAndFocus(link: string, first = '#panel-heading'): void {
+  const focus = () => requestAnimationFrame(() => (document.querySelector<HTMLElement>(first) ?? document.getElementById('panel-heading'))?.focus());
+  if (location.hash === link) return void focus();
+  addEventListener('hashchange', focus, { once: true });
+  go(link);
+}
+
 let afterG = 0;
 const PAUSE_MS = 1200;
 
@@ -64,11 +72,11 @@ export function watchKeys(): void {
       if (event.key === 's') {
         go('#/');
         requestAnimationFrame(() => moveInList(0));
-      } else if (event.key === 'r') go('#/runs');
-      else if (event.key === ',') go('#/settings');
-      else if (event.key === 't' && key) go(sessionLink(key));
-      else if (event.key === 'p' && key) go(sessionLink(key, 'plan'));
-      else if (event.key === 'u' && key) go(sessionLink(key, 'runs'));
+      } else if (event.key === 'r') goAndFocus('#/runs');
+      else if (event.key === ',') goAndFocus('#/settings');
+      else if (event.key === 't' && key) goAndFocus(sessionLink(key), '.transcript[tabindex]');
+      else if (event.key === 'p' && key) goAndFocus(sessionLink(key, 'plan'));
+      else if (event.key === 'u' && key) goAndFocus(sessionLink(key, 'runs'));
       else handled = false;
     } else {
       const inTranscript = target.closest('.transcript') !== null;

@@ -201,3 +201,16 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     </dialog>
   );
 }
+
+/** Asks before something that cannot be taken back. */
+export function Confirm(props: { title: string; text: string; action: string; onYes: () => Promise<unknown>; onClose: () => void }) {
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <p>{props.text}</p>
+      <div class="dialog-actions">
+        <button type="button" onClick={props.onClose}>Cancel</button>
+        <button type="button" class="danger" onClick={() => (props.onClose(), void attempt(props.onYes))}>{props.action}</button>
+      </div>
+    </Dialog>
+  );
+}

@@ -16,14 +16,13 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use serde::{Serialize, de::DeserializeOwned};
-use sess_app::{Access, Caller, ReadEvents, Redaction};
+use sess_app::{Access, Caller, ChatFile, ReadEvents, Redaction};
 use sess_protocol::{errors::ErrorType, events::EventsPage, sessions::Uploaded};
 
 use super::{
     errors::Problem,
     routes::{Call, Takes},
     sse,
-    state::State,
 };
 
 /// How many events one page has when nobody says, and at most.
@@ -79,31 +78,25 @@ pub(super) async fn attach(call: Call, access: Access) -> Result<Response, Probl
     let given = call.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime_type = given.unwrap_or("application/octet-stream").to_owned();
     let state = call.state.clone();
-    let content = body(call).await?;
+    let bytes = Vec::from(body(call).await?);
     let id = state.app.new_file_id();
-    let size_bytes = content.len() as u64;
-    state.attachments.add(&access, id.clone(), name.clone(), mime_type.clone(), content)?;
+    let size_bytes = bytes.len() as u64;
+    let file = ChatFile { name: name.clone(), mime_type: mime_type.clone(), bytes };
+    state.attachments.add(&access, id.clone(), file)?;
     Ok(created(&Uploaded { id, name, mime_type, size_bytes }))
 }
 
 impl Call {
     /// Returns the caller that somebody with this access is; it is gone when the gateway ends.
-    pub(super) fn caller(&self, access: &Access) -> Caller {
-        self.state.caller(access)
+    fn caller(&self, access: &Access) -> Caller {
+        let mut caller = self.state.app.door_caller(access, None);
+        caller.gone = self.state.stop.child_token();
+        caller
     }
 
     /// Returns the session that the path names.
     fn session(&self) -> &str {
         self.param("sessionKey")
-    }
-}
-
-impl State {
-    /// Returns the caller that somebody with this access is; it is gone when the gateway ends.
-    pub(super) fn caller(&self, access: &Access) -> Caller {
-        let mut caller = self.app.door_caller(access, None);
-        caller.gone = self.stop.child_token();
-        caller
     }
 }
 

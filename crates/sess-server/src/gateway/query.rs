@@ -6,8 +6,6 @@ use super::errors::Problem;
 
 /// The most bytes of one decoded part of a path.
 const PART_BYTES_MAX: usize = 512;
-/// The most parameters that are looked at.
-const PARAMETERS_MAX: usize = 64;
 
 /// The parameters of a request, decoded.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +26,7 @@ impl Query {
                     "unknown parameter {name:?}; the parameters are: {known}"
                 )));
             }
-            if pairs.iter().any(|(other, _)| *other == name) || pairs.len() >= PARAMETERS_MAX {
+            if pairs.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::invalid(format!("the parameter {name} is given twice")));
             }
             pairs.push((name, value));

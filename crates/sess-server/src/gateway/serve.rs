@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -37,6 +37,9 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: applicat
     Content-Length: 98\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     {\"error\":{\"type\":\"unavailable\",\"message\":\"too many connections are open; come again in a moment\"}}";
 
+/// Where the gateway listens when nobody says.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
+
 /// Where and how the gateway listens.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
@@ -52,13 +55,7 @@ pub struct GatewayOptions {
 
 impl Default for GatewayOptions {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 4747)),
-            names: Vec::new(),
-            tls: None,
-            insecure: false,
-            limits: Limits::default(),
-        }
+        Self { listen: LISTEN, names: Vec::new(), tls: None, insecure: false, limits: Limits::default() }
     }
 }
 

@@ -48,6 +48,7 @@ use connection::Connection;
 use metered::{Meter, Metered};
 
 pub(super) use deltas::Deltas;
+pub(super) use events::Event;
 pub use single::SingleFrames;
 
 /// How much is read from a connection at a time: most requests are smaller.

@@ -5,6 +5,7 @@ mod client;
 mod gateway;
 mod gateway_access;
 mod gateway_follow;
+mod gateway_foreign;
 mod gateway_history;
 mod gateway_limits;
 mod gateway_mcp;

@@ -1,5 +1,7 @@
 //! The WebSocket: every method, what it does and what it refuses.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sess_app::WritePlan;
 use sess_protocol::tokens::Scope;
@@ -435,6 +437,7 @@ async fn files_come_with_a_message_or_are_refused_with_a_sentence() {
                 mime_type: (*mime_type).to_owned(),
                 bytes: bytes.to_vec(),
             })
+            .map(Arc::new)
             .collect(),
         idempotency_key: Some(key.to_owned()),
         through: sess_app::Through::Webchat,

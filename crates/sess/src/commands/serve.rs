@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use sess_app::agents::Nobody;
 use sess_core::permission::Trust;
-use sess_server::gateway::{self, GatewayOptions, Limits};
+use sess_server::gateway::{self, GatewayOptions, LISTEN, Limits};
 use tokio_util::sync::CancellationToken;
 
 pub use self::record::{Record, running};
@@ -22,7 +22,7 @@ use crate::{
     cli,
     config::{
         file::GatewayLimits,
-        gateway::{LISTEN, Tls, parse_listen},
+        gateway::{Tls, parse_listen},
     },
     output::{Output, Usage},
 };

@@ -715,8 +715,8 @@ pub struct GatewayLimits {
     /// SESS_GATEWAY_LIMITS_IN_FLIGHT.
     #[schemars(range(min = 1, max = 10000))]
     pub in_flight: Option<u64>,
-    /// Wrong tokens and login codes a minute from one address, after which further ones are refused for a
-    /// while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
+    /// Wrong tokens and login codes a minute from one address (of IPv6: one /64), after which further ones are
+    /// refused for a while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
     #[schemars(range(min = 1, max = 100000))]
     pub failed_logins: Option<u64>,
     /// Seconds that the head of a request may take to arrive, 1 to 600; 10 when not given.

@@ -4,9 +4,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use sess_app::{
-    Access, Caller, Chat, ChatFile, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through,
-};
+use sess_app::{Access, Caller, Chat, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through};
 use sess_core::{RunId, policy::Verb};
 use sess_protocol::{
     frames::{ResponseFrame, ResponseType},
@@ -26,7 +24,9 @@ use super::{
         errors::Problem,
         http::{
             history::{self, PAGE_LEN, PAGE_LEN_MAX},
-            plans, runs, unseen,
+            plans, runs,
+            sessions::ROWS_MAX,
+            unseen,
         },
         state::State,
     },
@@ -190,9 +190,9 @@ impl Ask {
 
 async fn list(mut ask: Ask) -> Answer {
     let wanted: ListSessions = ask.read()?;
-    let limit = wanted.limit.filter(|limit| !(1..=200).contains(limit));
-    if let Some(limit) = limit {
-        return Err(ask.invalid("limit", &format!("must be from 1 to 200, not {limit}")));
+    let is_allowed = |limit: i64| u64::try_from(limit).is_ok_and(|limit| (1..=ROWS_MAX).contains(&limit));
+    if let Some(limit) = wanted.limit.filter(|limit| !is_allowed(*limit)) {
+        return Err(ask.invalid("limit", &format!("must be from 1 to {ROWS_MAX}, not {limit}")));
     }
     let rows = ListRows {
         kinds: wanted.kinds.unwrap_or_default(),
@@ -235,29 +235,16 @@ async fn chat_history(mut ask: Ask) -> Answer {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let with_tools = wanted.include_tools.unwrap_or(false);
     let (state, caller, given) = (&ask.state, &ask.caller, wanted.session_key.as_str());
-    let page = match &wanted.cursor {
-        None => history::page(state, caller, given, None, limit, with_tools).await?,
-        Some(cursor) => {
-            let (_, cursor) = history::place(state, caller, given, cursor).await?;
-            let id = cursor.session.to_string();
-            history::page(state, caller, &id, Some(cursor.seq), limit, with_tools).await?
-        }
-    };
+    let page = history::page(state, caller, given, wanted.cursor.as_deref(), limit, with_tools).await?;
     Ok(json(&history::rendered(state, page)))
 }
 
 async fn chat_send(mut ask: Ask) -> Answer {
     let wanted: ChatSend = ask.read()?;
     ask.reach(&wanted.session_key, Verb::Send).await?;
-    let mut files = Vec::new();
-    for id in wanted.attachments.unwrap_or_default() {
-        let file = ask.state.attachments.get(&ask.access, &id)?;
-        files.push(ChatFile {
-            name: file.name.clone(),
-            mime_type: file.mime_type.clone(),
-            bytes: file.content.to_vec(),
-        });
-    }
+    let named = wanted.attachments.unwrap_or_default();
+    let files = named.iter().map(|id| ask.state.attachments.get(&ask.access, id));
+    let files = files.collect::<Result<_, _>>()?;
     let chat = Chat {
         to: ChatTo::Session(wanted.session_key),
         message: wanted.message,

@@ -174,8 +174,8 @@ async fn tell_messages(state: &State, mut follower: Follower, shown: String, out
                 state.metrics.lags.add(1);
                 Event::lagged(Some(shown.clone()))
             }
-            // Each message says which session it is of.
-            Ok(Heard::Reset(_) | Heard::News(_)) => continue,
+            // Each message says which session it is of, and `sessions.changed` tells of the end.
+            Ok(Heard::Reset(_) | Heard::Deleted) => continue,
             Err(error) => {
                 tracing::warn!(%error, "a session cannot be followed now; it is tried again");
                 tokio::time::sleep(RETRY_AFTER).await;
