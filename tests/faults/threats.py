@@ -168,7 +168,8 @@ def talk(port: int, token: str) -> str:
     frames = [{"method": "connect", "params": {"minProtocol": 1, "maxProtocol": 1, "auth": {"token": token},
                                                "client": {"id": "canary", "version": "1"}}},
               {"method": "sessions.list", "params": {}},
-              {"method": "sessions.messages.subscribe", "params": {"key": "threatened", "fromSeq": 0}}]
+              {"method": "chat.history", "params": {"sessionKey": "threatened"}},
+              {"method": "sessions.messages.subscribe", "params": {"key": "threatened"}}]
     told = b""
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as stream:
         stream.sendall(Frames.request(port))

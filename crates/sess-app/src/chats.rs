@@ -115,9 +115,9 @@ impl App {
             target.facts.delivery = Some(webchat.clone());
         }
         let ask = SendMessage { message: chat.message, ..SendMessage::default() };
-        let mut new = self.new_send(caller, &outlook, target, &ask, None)?;
+        let mut new = self.new_send(caller, &outlook, target, &ask, None).await?;
         new.key = key;
-        if let Some(said) = new.messages.first_mut() {
+        if let Some(said) = new.messages.last_mut() {
             said.body.content.extend(blocks);
             said.body.content.retain(|block| !matches!(block, Block::Text { text } if text.is_empty()));
         }
@@ -131,6 +131,11 @@ impl App {
         let key = outlook.configured.shown(&key.ok_or_else(none)?);
         let (is_new, has_ended) = (run.id == id, run.state.has_ended());
         Ok(Chatted { run: run.id, is_new, has_ended, session: run.session, key })
+    }
+
+    /// Refuses a file that no message may come with, before anybody keeps it.
+    pub fn check_file(&self, file: &ChatFile) -> Result<()> {
+        file_block(file).map(drop)
     }
 
     /// Asks the runs of a session to stop that have not ended: the one that is named, or all.
@@ -256,6 +261,9 @@ fn file_block(file: &ChatFile) -> Result<Block> {
             file.bytes.len()
         ))
     };
+    if file.bytes.is_empty() {
+        return Err(Error::Invalid(format!("the file \"{name}\" is empty")));
+    }
     if IMAGE_TYPES.contains(&file.mime_type.as_str()) {
         if file.bytes.len() > IMAGE_BYTES_MAX {
             return Err(too_large(IMAGE_BYTES_MAX));

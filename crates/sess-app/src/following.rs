@@ -84,12 +84,16 @@ impl App {
     ) -> Result<TranscriptPage> {
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, given, Verb::History).await?;
-        let session = self.opened(reached).await?;
+        let session = self.looked_at(reached)?;
         let store = self.store()?;
         let mut messages = Vec::new();
         let mut span = before.map_or(Span::Last, Span::Before);
         let mut has_more = false;
         'reading: loop {
+            if session.last_seq == 0 {
+                // Nothing was said yet: it may not even be stored.
+                break;
+            }
             let left = limit.saturating_sub(messages.len());
             let page = store.messages(&session.id, span, PAGE_LEN.min(left + 1)).await?;
             let read = page.messages.iter().map(|message| message.seq);
@@ -121,7 +125,11 @@ impl App {
         after: u64,
         limit: usize,
     ) -> Result<Vec<SeenMessage>> {
-        let page = self.store()?.messages(session, Span::After(after), limit).await?;
+        let page = match self.store()?.messages(session, Span::After(after), limit).await {
+            // It may be one that is made at its first use.
+            Err(sess_store::Error::NoSession(_)) if after == 0 => return Ok(Vec::new()),
+            page => page?,
+        };
         Ok(page.messages.iter().filter_map(seen).collect())
     }
 
@@ -151,6 +159,12 @@ impl App {
     /// Returns the next session under the same key: what a follower goes on with.
     pub async fn session_after(&self, session: &SessionId) -> Result<Option<SessionId>> {
         Ok(self.store()?.session_after(session).await?)
+    }
+
+    /// Tells whether a session is not the first one of its key.
+    pub async fn is_started_over(&self, session: &SessionId, key: &SessionKey) -> Result<bool> {
+        let transcripts = self.store()?.transcripts_of(key).await?;
+        Ok(transcripts.first().is_some_and(|first| first.id != *session))
     }
 
     /// Returns a key as it is shown.

@@ -105,7 +105,7 @@ impl App {
     pub async fn session_row(&self, caller: &Caller, given: &str, message_limit: u64) -> Result<Row> {
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, given, Verb::Status).await?;
-        let session = self.opened(reached).await?;
+        let session = self.looked_at(reached)?;
         let store = self.store()?;
         let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
         let message_limit = message_limit.min(MESSAGE_LIMIT_MAX.unsigned_abs());

@@ -8,6 +8,7 @@ pub mod events;
 pub mod frames;
 pub mod messages;
 pub mod methods;
+pub mod object;
 pub mod plans;
 pub mod runs;
 pub mod sessions;

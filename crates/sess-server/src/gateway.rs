@@ -17,6 +17,7 @@ mod openapi;
 mod origin;
 mod page;
 mod query;
+mod reading;
 mod routes;
 mod serve;
 mod sse;

@@ -171,6 +171,9 @@ pub trait Plans: Send + Sync {
     /// Returns up to `limit` revisions without their contents, oldest first.
     async fn plan_log(&self, session: &SessionId, limit: usize) -> Result<Vec<PlanRevision>>;
 
+    /// Returns the newest change of the plan's state.
+    async fn plan_change(&self, session: &SessionId) -> Result<Option<FeedItem>>;
+
     /// Changes the state, if revision and state are still the ones the decision was made on.
     async fn change_plan_state(&self, session: &SessionId, change: PlanChange) -> Result<()>;
 

@@ -229,6 +229,7 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         (sess_app::Error::Denied(text), _) if text.contains("tools.") => Some(
             "`sess whoami` says as which session you were recognised; its person decides what it reaches",
         ),
+        (sess_app::Error::Denied(text), _) if text.starts_with("a token ") => None,
         (sess_app::Error::Denied(_), _) => {
             Some("an agent's session was recognised here (`sess whoami` says how); ask its person")
         }

@@ -546,6 +546,10 @@ export interface PlanView {
    */
   state: string;
   /**
+   * What the person said when they approved it or asked for changes.
+   */
+  note?: string | null;
+  /**
    * Markdown.
    */
   content: string;

@@ -125,7 +125,7 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
 
 /** Returns what the person wrote when they decided about the newest revision. */
 function noteOf(plan: PlanView): string {
-  return ((plan as PlanView & { note?: string | null }).note ?? '').trim();
+  return (plan.note ?? '').trim();
 }
 
 function Revisions({ label, value, plan, onChange }: { label: string; value: number; plan: PlanView; onChange: (revision: number) => void }) {

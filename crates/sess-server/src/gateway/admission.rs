@@ -128,7 +128,7 @@ impl Guesses {
         *count = count.saturating_add(1);
     }
 
-    fn counted(&self, token: &str) {
+    pub(super) fn counted(&self, token: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();

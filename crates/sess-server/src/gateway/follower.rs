@@ -23,7 +23,7 @@ pub(super) enum Heard {
     /// It could not keep up; what it missed comes from the store now.
     Lagged,
     /// The session is gone, and nothing more comes of it.
-    Deleted,
+    Deleted(SessionId),
 }
 
 pub(super) struct Follower {
@@ -111,7 +111,7 @@ impl Follower {
                 self.seq = message.seq;
                 Some(Heard::Message { session: self.session.clone(), message: Arc::clone(message) })
             }
-            News::Other(What::Deleted { .. }) => Some(Heard::Deleted),
+            News::Other(What::Deleted { .. }) => Some(Heard::Deleted(self.session.clone())),
             News::Other(_) | News::Delta { .. } => None,
         }
     }

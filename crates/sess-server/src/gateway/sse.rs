@@ -190,9 +190,10 @@ impl Transcript {
                 let data = serde_json::json!({ "sessionKey": self.key });
                 Some(event("lagged", None, &data.to_string()))
             }
-            Heard::Deleted => {
+            Heard::Deleted(session) => {
                 self.pace.is_over = true;
-                None
+                let data = serde_json::json!({ "sessionKey": self.key, "sessionId": session });
+                Some(event("deleted", None, &data.to_string()))
             }
         }
     }

@@ -36,7 +36,7 @@ use crate::gateway::{Cast, Gateway, message, now, random};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says what it is told to: `say …`, `stream …` in words, `fail`, or `hang` until it is stopped.
+/// Says what it is told to: `say …`, `stream …` in words, `slow …` after a while, `fail`, or `hang` until it is stopped.
 #[derive(Clone)]
 struct Obedient;
 
@@ -54,6 +54,10 @@ impl Model for Obedient {
             "hang" => {
                 cancel.cancelled().await;
                 return Err(ModelError::Cancelled { partial: Box::default() });
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                rest.to_owned()
             }
             "fail" => return Err(ModelError::Refused("the model said no".to_owned())),
             "stream" => {

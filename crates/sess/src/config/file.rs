@@ -726,7 +726,7 @@ pub struct GatewayLimits {
     /// Seconds that its body may take, 1 to 3600; 30 when not given. SESS_GATEWAY_LIMITS_BODY_SECONDS.
     #[schemars(range(min = 1, max = 3600))]
     pub body_seconds: Option<u64>,
-    /// Seconds that requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
+    /// Seconds that runs and requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
     /// SESS_GATEWAY_LIMITS_DRAIN_SECONDS.
     #[schemars(range(max = 3600))]
     pub drain_seconds: Option<u64>,

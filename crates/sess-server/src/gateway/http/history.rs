@@ -75,7 +75,8 @@ async fn place(
     let cursor = state.cursors.open(text).map_err(|error| Problem::invalid(error.to_string()))?;
     // A key may have had several sessions, and a place in any of them is one of its own.
     let key = state.app.key_of(&cursor.session).await?;
-    if key.as_ref() != Some(&reached.key) {
+    let is_unused = reached.session.is_none() && state.app.first_id(&reached.key)? == cursor.session;
+    if key.as_ref() != Some(&reached.key) && !is_unused {
         return Err(Problem::invalid("invalid cursor: it is another session's, or that session was deleted"));
     }
     Ok((reached.key, cursor))

@@ -91,6 +91,10 @@ pub(super) fn message(app: &App, key: &SessionKey, session: &SessionId, message:
 /// Returns `sessions.changed` about something that happened; nothing when the session cannot be told of.
 pub(super) async fn changed(app: &App, caller: &Caller, told: &Told) -> Option<Event> {
     let phase = phase(&told.news)?;
+    if phase == Phase::Created && app.is_started_over(&told.session, &told.key).await.unwrap_or(false) {
+        // It is told as a reset.
+        return None;
+    }
     let make = async || {
         let row = match phase {
             Phase::Deleted => None,
@@ -126,11 +130,13 @@ fn phase(news: &News) -> Option<Phase> {
             What::Created { .. } => Phase::Created,
             What::Changed(change) if change == "archived" => Phase::Archived,
             What::Changed(change) if change == "reset" => Phase::Reset,
+            // Where it was talked to last is nothing that somebody changed.
+            What::Changed(change) if change == "delivery" => return None,
             What::Changed(_) => Phase::Patched,
             What::Run { state, .. } if state.has_ended() => Phase::RunEnd,
             What::Run { state: sess_core::run::RunState::Running, .. } => Phase::RunStart,
-            // It waits now, which its row shows.
-            What::Run { .. } => Phase::Patched,
+            // It waits, and nothing begins yet.
+            What::Run { .. } => return None,
             What::Deleted { .. } => Phase::Deleted,
             What::PlanUpdated { .. } | What::PlanState { .. } | What::Message(_) | What::Damaged => {
                 return None;

@@ -28,6 +28,7 @@ use super::{
             sessions::ROWS_MAX,
             unseen,
         },
+        reading,
         state::State,
     },
     connection::Out,
@@ -126,20 +127,8 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Problem> {
 pub(super) fn read<T: DeserializeOwned>(method: &str, params: Option<&RawValue>) -> Result<T, Problem> {
     // Nothing at all is no parameters.
     let text = params.map_or("{}", RawValue::get);
-    let mut reader = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // Where it is counts from the start of the parameters, which is no use to whoever wrote a frame.
-        let what = error.inner().to_string();
-        let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what);
-        let path = error.path().to_string();
-        // A field that is missing is nowhere yet: it is where it should be.
-        let missing = what.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        let place = match (path.as_str(), missing) {
-            (".", None) => "params".to_owned(),
-            (".", Some(field)) => field.to_owned(),
-            (path, Some(field)) => format!("{path}.{field}"),
-            (path, None) => path.to_owned(),
-        };
+    reading::object(text.as_bytes()).map_err(|reading::Wrong { place, what }| {
+        let place = if place.is_empty() { "params" } else { place.as_str() };
         Problem::invalid(format!("invalid {method} params: {place}: {what}"))
     })
 }
