@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { leaseWords, whoWords } from './lease';
+import { leaseWords, logLine, whoWords } from './lease';
 
 const NOW = Date.parse('2026-11-16T12:00:00Z');
 const MINUTE = 60_000;
@@ -31,4 +31,11 @@ test('who has it is on one line', () => {
   expect(whoWords({ agent: 'coder', name: 'Ada' })).toBe('coder of Ada');
   expect(whoWords({ agent: null, name: 'Ada\n\u202eecila' })).toBe('Ada ecila');
   expect(whoWords({ name: ' ' })).toBe('somebody');
+});
+
+test('a line of a worklog may begin with its time', () => {
+  expect(logLine('2026-11-16T12:00:00.500Z did a thing')).toEqual({ at: NOW + 500, words: 'did a thing' });
+  expect(logLine('- 2026-11-16T12:00:00Z did\na thing')).toEqual({ at: NOW, words: 'did a thing' });
+  expect(logLine('2026-99-99T12:00:00Z did a thing')).toEqual({ words: '2026-99-99T12:00:00Z did a thing' });
+  expect(logLine('did a thing')).toEqual({ words: 'did a thing' });
 });

@@ -1,4 +1,4 @@
-// Who has a work session, and for how long yet.
+// What a card of the board says: who has a work session, for how long yet, and what was logged last.
 
 import type { WorkHolder } from '../api/types';
 import { oneLine } from './clean';
@@ -27,4 +27,11 @@ export function whoWords({ agent, name }: { agent?: string | null; name: string 
   const person = oneLine(name) || 'somebody';
   const by = oneLine(agent ?? '');
   return by ? `${by} of ${person}` : person;
+}
+
+/** Takes the time off a line of a worklog. */
+export function logLine(line: string): { at?: number; words: string } {
+  const [, time, rest] = /^(?:[-*] )?(\d{4}-\d\d-\d\dT[\d:.]+Z) (.*)$/s.exec(line) ?? [];
+  const at = Date.parse(time ?? '');
+  return Number.isNaN(at) ? { words: oneLine(line) } : { at, words: oneLine(rest ?? '') };
 }

@@ -7,8 +7,8 @@ import { type Column, columnsOf, firstColumn, FOLDED } from '../state/columns';
 import { workLink } from '../state/route';
 import { board } from '../state/work';
 import { oneLine } from '../text/clean';
-import { whoWords } from '../text/lease';
-import { Empty, Icon, Skeleton } from './parts';
+import { logLine, whoWords } from '../text/lease';
+import { Ago, Empty, Icon, Skeleton } from './parts';
 import { Age, Holder, Labels, Lease, NotShown, WaitsFor } from './WorkParts';
 
 const unfolded = signal<ReadonlySet<WorkState>>(new Set());
@@ -136,7 +136,7 @@ const NOTHING: Record<WorkState, string> = {
 function Card({ row }: { row: WorkRow }) {
   const isActive = row.state === 'active';
   const { holder } = row;
-  const log = oneLine(row.lastLog ?? '');
+  const log = row.lastLog ? logLine(row.lastLog) : undefined;
   return (
     <li class={`card${isActive && holder?.stale ? ' stale' : ''}`}>
       <h3><a href={workLink(row.slug)} data-slug={row.slug}>{oneLine(row.title) || oneLine(row.slug)}</a></h3>
@@ -146,7 +146,7 @@ function Card({ row }: { row: WorkRow }) {
       {holder && isActive && <p class="card-line"><Lease holder={holder} />{holder.attempt > 1 && <span class="muted">attempt {holder.attempt}</span>}</p>}
       {holder && !isActive && <p class="card-line muted">{whoWords(holder)}</p>}
       {row.waitsFor && row.waitsFor.length > 0 && <WaitsFor slugs={row.waitsFor} />}
-      {log && <p class="last-log" title={log}><span class="sr">Last logged: </span>{log}</p>}
+      {log && <p class="last-log" title={log.words}><span class="sr">Last logged: </span>{log.words}{log.at !== undefined && <> <Ago at={log.at} /></>}</p>}
       {(row.ready || (row.labels && row.labels.length > 0)) && (
         <div class="card-foot">
           {row.ready && <span class="state ready" title="It can be claimed now">Ready</span>}
