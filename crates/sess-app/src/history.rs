@@ -57,7 +57,7 @@ impl App {
         let limit = ask.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX).unsigned_abs();
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, &ask.session, Verb::History).await?;
-        let session = self.looked_at(reached)?;
+        let session = self.opened(reached).await?;
         let mut history = History {
             session_key: outlook.configured.shown(&session.key),
             session_id: session.id.to_string(),

@@ -54,6 +54,8 @@ async fn who_only_reads_makes_no_session() {
     let main = json!({ "key": "agent:a:main" });
     let row = reader.ask("sessions.get", main.clone()).await.expect("a row");
     assert_eq!((&row["key"], &row["status"]), (&json!("agent:a:main"), &json!("idle")));
+    let preview = reader.ask("sessions.preview", main.clone()).await.expect("a row");
+    assert_eq!(preview["messages"], json!([]));
     let page = reader.ask("chat.history", json!({ "sessionKey": "agent:a:main" })).await.expect("a page");
     assert_eq!((&page["items"], &page["sessionId"]), (&json!([]), &row["sessionId"]));
     let refused = reader.ask("plans.get", json!({ "sessionKey": "agent:a:main" })).await.expect_err("none");
