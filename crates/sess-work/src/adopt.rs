@@ -168,7 +168,7 @@ impl Work {
     }
 
     fn begun_in(&self, dir: &Path) -> Result<Begun> {
-        let git = Git::new(dir);
+        let git = self.repo.git.at(dir);
         let paths = [
             "--show-toplevel",
             "--git-common-dir",
@@ -189,7 +189,7 @@ impl Work {
             return Err(Error::would_lose(format!("{} is in the middle of a rebase", top.display()))
                 .next(format!("git -C {} rebase --continue", top.display())));
         }
-        let git = Git::new(top);
+        let git = self.repo.git.at(top);
         let head = git.run(["symbolic-ref", "--quiet", "HEAD"])?;
         let branch = head.text().trim().strip_prefix(BRANCHES).map(str::to_owned).filter(|_| head.is_ok());
         let tip = git.oid(["rev-parse", "--verify", "HEAD^{commit}"]).map_err(|_| {

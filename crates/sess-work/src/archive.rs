@@ -12,15 +12,7 @@ impl Work {
     /// Takes ended claims off the list, in one step; returns how many.
     pub fn archive(&self) -> Result<usize> {
         let seen = self.see()?;
-        let ended: Vec<&Record> = seen
-            .view
-            .claims
-            .values()
-            .filter(|record| {
-                let rests = matches!(seen.standing(&record.claim.slug), Standing::Rests(State::Completed));
-                record.claim.phase.has_ended() && rests
-            })
-            .collect();
+        let ended = self.to_be_archived(&seen);
         if ended.is_empty() {
             return Ok(0);
         }
@@ -42,6 +34,15 @@ impl Work {
             Moved::Overtaken { .. } => Ok(0),
             Moved::Rejected(words) => Err(crate::Error::new(Kind::Rejected, words).next("sess work gc")),
         }
+    }
+
+    /// Returns the claims that nothing comes after.
+    pub(crate) fn to_be_archived<'a>(&self, seen: &'a Seen) -> Vec<&'a Record> {
+        let is_over = |record: &&Record| {
+            let rests = matches!(seen.standing(&record.claim.slug), Standing::Rests(State::Completed));
+            record.claim.phase.has_ended() && rests
+        };
+        seen.view.claims.values().filter(is_over).collect()
     }
 
     /// Returns the records behind a session's claim, newest first, also when that is off the list.

@@ -72,7 +72,7 @@ impl Work {
             for row in ready {
                 match self.claim(&row.slug, options) {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
-                        is_contended = true
+                        is_contended = true;
                     }
                     ended => return ended,
                 }
@@ -149,8 +149,11 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start)?;
+        self.ensure_branch(slug, &start, &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
+        if let Some(path) = &workspace {
+            self.keep_fence(path, &record)?;
+        }
         Ok(Claimed { record, workspace, is_resumed, notices })
     }
 

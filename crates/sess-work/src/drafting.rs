@@ -5,6 +5,7 @@ use crate::{
     projecting::{Step, message},
     templates,
     tree::Edit,
+    workspace::rescue_ref,
 };
 
 /// As many may have the same name on one day.
@@ -143,9 +144,8 @@ impl Work {
 
     fn set_branch_aside(&self, slug: &Slug, attempt: u32) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
-        let aside = format!("refs/intersession/rescue/{slug}-attempt-{attempt}");
         if let Some(tip) = self.repo.commit(&name)?.filter(|_| self.workspace(slug).is_none()) {
-            self.repo.git.text(["update-ref", &aside, tip.as_str()])?;
+            self.repo.git.text(["update-ref", &rescue_ref(slug, &tip), tip.as_str()])?;
             self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
         }
         let Some(shared) =
@@ -154,7 +154,11 @@ impl Work {
             return Ok(());
         };
         let moves = [
-            crate::Move { name: aside, from: None, to: Some(shared.clone()) },
+            crate::Move {
+                name: self.repo.shared_rescue_ref(slug, &shared),
+                from: None,
+                to: Some(shared.clone()),
+            },
             crate::Move { name, from: Some(shared), to: None },
         ];
         match self.repo.advance(&moves)? {

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     str::FromStr,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
@@ -39,7 +39,7 @@ const MISLEADING: [&str; 14] = [
 ];
 
 /// Settings of a repository that would run something, or do more than was asked.
-const SAFE: [&str; 8] = [
+const SAFE: [&str; 13] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "protocol.ext.allow=never",
@@ -48,6 +48,11 @@ const SAFE: [&str; 8] = [
     "maintenance.auto=false",
     "core.quotePath=false",
     "submodule.recurse=false",
+    "push.gpgSign=false",
+    "push.recurseSubmodules=no",
+    "log.showSignature=false",
+    "merge.verifySignatures=false",
+    "merge.autoStash=false",
 ];
 
 /// The name of an object.
@@ -123,11 +128,23 @@ pub struct Git {
     dir: PathBuf,
     /// An index of our own: the user's is never touched.
     index: Option<PathBuf>,
+    /// What takes the place of commands that the repository's configuration names.
+    guards: Arc<[(String, String)]>,
 }
 
 impl Git {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), index: None }
+        Self { dir: dir.into(), index: None, guards: Arc::default() }
+    }
+
+    /// Returns the same with settings that hold in spite of the repository's.
+    pub(crate) fn guarded(&self, guards: &[(String, String)]) -> Self {
+        Self { guards: guards.into(), ..self.clone() }
+    }
+
+    /// Returns the same in another directory of the repository.
+    pub(crate) fn at(&self, dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), index: None, guards: Arc::clone(&self.guards) }
     }
 
     pub fn dir(&self) -> &Path {
@@ -136,7 +153,7 @@ impl Git {
 
     /// Returns the same with another index.
     pub fn with_index(&self, index: &Path) -> Self {
-        Self { dir: self.dir.clone(), index: Some(index.to_owned()) }
+        Self { index: Some(index.to_owned()), ..self.clone() }
     }
 
     /// Fails unless git is there and new enough.
@@ -231,8 +248,16 @@ impl Git {
         // Nobody is there to answer, words are read by people of any language, and locks are left to others.
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_EDITOR", "true").env("LC_ALL", "C");
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_REPLACE_OBJECTS", "1");
+        // Settings cannot take back a proxy that the repository names; nobody can push over that protocol anyway.
+        command.env("GIT_PROXY_COMMAND", "");
         for setting in SAFE {
             command.args(["-c", setting]);
+        }
+        if !self.guards.is_empty() {
+            command.env("GIT_CONFIG_COUNT", self.guards.len().to_string());
+            for (n, (name, value)) in self.guards.iter().enumerate() {
+                command.env(format!("GIT_CONFIG_KEY_{n}"), name).env(format!("GIT_CONFIG_VALUE_{n}"), value);
+            }
         }
         command
     }
@@ -264,12 +289,12 @@ pub(crate) fn words_of(stderr: &str) -> String {
 
 /// Ends a process that takes too long.
 struct Watch {
-    done: mpsc::Sender<()>,
+    done: mpsc::SyncSender<()>,
     thread: std::thread::JoinHandle<bool>,
 }
 
 fn watch(pid: u32, time_max: Duration) -> Watch {
-    let (done, end) = mpsc::channel();
+    let (done, end) = mpsc::sync_channel(1);
     let thread = std::thread::spawn(move || {
         if end.recv_timeout(time_max) != Err(mpsc::RecvTimeoutError::Timeout) {
             return false;

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of};
+use crate::{
+    Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause, workspace::rescue_ref,
+};
 
 /// What was seen there last, kept apart from the refs of the user's own.
 const SEEN_BASE: &str = "refs/intersession/hub/base";
@@ -72,6 +74,15 @@ impl Repo {
         self.claims
             .rsplit_once("claims")
             .map_or_else(|| format!("{}-log", self.claims), |(lead, _)| format!("{lead}log"))
+    }
+
+    /// Returns the ref that keeps commits where others see them, in a place that the remote takes.
+    pub(crate) fn shared_rescue_ref(&self, slug: &Slug, tip: &Oid) -> String {
+        let name = rescue_ref(slug, tip);
+        match self.claims.strip_suffix("claims").filter(|_| self.remote.is_some()) {
+            Some(lead) => name.replacen("refs/intersession/", lead, 1),
+            None => name,
+        }
     }
 
     /// Looks at what is there now.
@@ -174,12 +185,45 @@ impl Repo {
         Ok(view)
     }
 
+    /// Returns where a claim is kept as it was seen last.
+    pub(crate) fn seen_claim_ref(&self, name: &str) -> String {
+        let dir = if self.remote.is_some() { SEEN_CLAIMS } else { &self.claims };
+        format!("{dir}/{name}")
+    }
+
+    /// Returns a session's claim as it was seen last, without asking anybody.
+    pub(crate) fn seen_record(&self, slug: &Slug) -> Result<Option<Record>> {
+        let Some(oid) = self.commit(&self.seen_claim_ref(slug.as_str()))? else { return Ok(None) };
+        let file = read_all(&self.git, &[format!("{oid}:{CLAIM_FILE}")])?.pop().flatten();
+        Ok(record(slug.as_str(), oid, file).ok().map(|(_, record)| record))
+    }
+
     /// Moves refs together, or none of them.
+    ///
+    /// Refs are locked for a moment while others move, which is no refusal: it is tried again before one is told.
     pub fn advance(&self, moves: &[Move]) -> Result<Moved> {
-        match &self.remote {
-            None => self.advance_here(moves),
-            Some(remote) => self.push(remote, moves),
+        let mut moved = Moved::Rejected(String::new());
+        for _ in 0..TRIES_MAX {
+            moved = match &self.remote {
+                None => self.advance_here(moves)?,
+                Some(remote) => self.push(remote, moves)?,
+            };
+            if !matches!(moved, Moved::Rejected(_)) {
+                break;
+            }
+            pause();
         }
+        Ok(moved)
+    }
+
+    /// Moves one ref that may lead to anything.
+    pub(crate) fn advance_raw(&self, step: &Move) -> Result<Moved> {
+        if self.remote.is_some() {
+            return self.advance(std::slice::from_ref(step));
+        }
+        let from = step.from.as_ref().map(Oid::as_str).unwrap_or_default();
+        let ended = self.git.run(["update-ref", "-d", &step.name, from])?;
+        Ok(if ended.is_ok() { Moved::Done } else { Moved::Rejected(words_of(&ended.stderr)) })
     }
 
     fn advance_here(&self, moves: &[Move]) -> Result<Moved> {
@@ -219,7 +263,33 @@ impl Repo {
         let pushed = self.git.talk(&args)?;
         let names: Vec<&str> = moves.iter().map(|step| step.name.as_str()).collect();
         let now = self.remote_refs(remote, &names)?;
-        judge(moves, |name| Ok(now.get(name).cloned()), &pushed.stderr)
+        let moved = judge(moves, |name| Ok(now.get(name).cloned()), &pushed.stderr)?;
+        if moved == Moved::Done {
+            self.remember(moves)?;
+        }
+        Ok(moved)
+    }
+
+    /// Keeps what was just done as what was seen last: hooks go by it, and they ask nobody.
+    fn remember(&self, moves: &[Move]) -> Result<()> {
+        let claims = format!("{}/", self.claims);
+        let lines = moves.iter().filter_map(|step| {
+            let name = step.name.strip_prefix(&claims)?;
+            Some(match &step.to {
+                Some(oid) => format!("update {SEEN_CLAIMS}/{name} {oid}\n"),
+                None => format!("delete {SEEN_CLAIMS}/{name}\n"),
+            })
+        });
+        let input: String = lines.collect();
+        if input.is_empty() {
+            return Ok(());
+        }
+        // Another process that looks right now writes the same, or something newer.
+        let kept = self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None)?;
+        if !kept.is_ok() {
+            tracing::debug!(words = %words_of(&kept.stderr), "what was seen last is not kept");
+        }
+        Ok(())
     }
 
     /// Asks the remote where these refs are.
@@ -257,6 +327,8 @@ impl Repo {
 }
 
 pub(crate) const CLAIM_FILE: &str = "claim.json";
+/// How often refs that are where they were are tried to be moved.
+const TRIES_MAX: u32 = 4;
 
 fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;

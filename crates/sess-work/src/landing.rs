@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Brief, Error, Git, Kind, Land, Landed, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Work,
+    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Work,
     WorkKind, drafting,
     git::words_of,
     projecting::{message, one_line, pause},
@@ -401,7 +401,7 @@ impl Work {
             self.repo.git.text(["update-ref", &name, to.as_str(), from.as_str()])?;
             return Ok(());
         };
-        let git = Git::new(&path);
+        let git = self.repo.git.at(&path);
         if self.is_clone(&path) {
             git.text(["fetch", "--quiet", "--no-tags", &self.repo.common.to_string_lossy(), to.as_str()])?;
         }
@@ -457,7 +457,7 @@ impl Work {
     pub fn while_renewing<T>(&self, slug: &Slug, work: impl FnOnce() -> T) -> Result<T> {
         let record = self.own_record(slug, &self.see_or_recall()?)?;
         let every = Duration::from_secs((record.claim.lease_seconds / 3).max(1));
-        let (done, end) = mpsc::channel::<()>();
+        let (done, end) = mpsc::sync_channel::<()>(1);
         let (keeper, slug) = (self.clone(), slug.clone());
         let thread = std::thread::spawn(move || {
             while end.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {

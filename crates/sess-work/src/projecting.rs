@@ -55,6 +55,7 @@ impl Work {
         let mut seen = self.see()?;
         loop {
             // What others left half done is done on the way.
+            self.end_merged(&mut seen)?;
             let mut steps = self.pending(&seen, None)?;
             let own = step(&seen)?;
             if own.is_none() && steps.is_empty() {
@@ -109,7 +110,7 @@ impl Work {
             return self.repo.advance(moves);
         }
         let _turn = self.repo.lock("checkout")?;
-        let checkout = self.checkout_of(&self.repo.base_ref())?.map(crate::Git::new);
+        let checkout = self.checkout_of(&self.repo.base_ref())?.map(|path| self.repo.git.at(path));
         if let Some(git) = &checkout {
             // Asked before anything moves: it would refuse to touch what somebody is changing.
             let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
@@ -145,6 +146,19 @@ impl Work {
             }
         }
         Ok(None)
+    }
+
+    /// Ends the claims of sessions whose work somebody merged.
+    fn end_merged(&self, seen: &mut Seen) -> Result<()> {
+        for slug in seen.slugs() {
+            let (Standing::Merged(_), Some(record)) = (seen.standing(&slug), seen.record(&slug)) else {
+                continue;
+            };
+            if let Some(ended) = self.end_claim(record, Phase::Completed, "its work was merged")? {
+                seen.view.claims.insert(slug, ended);
+            }
+        }
+        Ok(())
     }
 
     /// Brings every directory to where its claim says it belongs.
@@ -256,6 +270,10 @@ impl Work {
 }
 
 /// Waits a little, and never as long as somebody else.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the others are done, and no executor is here"
+)]
 pub(crate) fn pause() {
     let mut byte = [0];
     getrandom::fill(&mut byte).expect("the system has random bytes");

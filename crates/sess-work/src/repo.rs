@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Git, Kind, Oid, Result, Slug};
+use crate::{
+    Error, Git, Kind, Oid, Result, Slug,
+    guard::{self, Setting},
+};
 
 /// Settings of a clone, as git keeps them.
 pub(crate) const BASE_SETTING: &str = "intersession.base";
@@ -73,9 +76,13 @@ impl Repo {
         let is_ordinary = common.file_name().is_some_and(|name| name == ".git");
         let main = if is_ordinary { common.parent().unwrap_or(&top).to_owned() } else { top.clone() };
         let git = Git::new(if main.is_dir() { &main } else { &top });
-        let settings = settings(&git)?;
-        let setting =
-            |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let settings = guard::settings(&git)?;
+        guard::check_remotes(&settings, git.dir())?;
+        let guards = guard::guards(&settings);
+        let (here, git) = (here.guarded(&guards), git.guarded(&guards));
+        let setting = |name: &str| {
+            settings.iter().rev().find(|known| known.name == name).map(|known| known.value.clone())
+        };
         let remote = match setting(REMOTE_SETTING) {
             Some(name) if name.is_empty() || name == "." => None,
             Some(name) => Some(name),
@@ -85,7 +92,14 @@ impl Repo {
             Some(base) => base,
             None => default_base(&git, remote.as_deref())?,
         };
+        check_branch(&base)?;
         let claims = setting(CLAIMS_SETTING).unwrap_or_else(|| CLAIMS.to_owned());
+        if claims != CLAIMS && claims != CLAIMS_AS_BRANCHES {
+            return Err(Error::usage(format!(
+                "{CLAIMS_SETTING} is {claims:?}: expected {CLAIMS} or {CLAIMS_AS_BRANCHES}"
+            ))
+            .next(format!("git config --unset-all {CLAIMS_SETTING}")));
+        }
         Ok(Self { here, git, top, common, base, remote, claims, is_shallow })
     }
 
@@ -184,20 +198,28 @@ pub(crate) fn random_hex() -> String {
     format!("{:032x}", u128::from_ne_bytes(bytes))
 }
 
-fn settings(git: &Git) -> Result<Vec<(String, String)>> {
-    let told = git.text(["config", "--null", "--get-regexp", r"^(intersession\.|remote\..*\.url$)"]);
-    // None of them is set.
-    let Ok(told) = told else { return Ok(Vec::new()) };
-    let pairs = told.split('\0').filter_map(|pair| pair.split_once('\n'));
-    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+/// Fails on a branch's name that is none: it is written into commands of git's own.
+fn check_branch(base: &str) -> Result<()> {
+    let is_odd = |c: char| c.is_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
+    let is_name = !base.is_empty()
+        && !base.contains(is_odd)
+        && !base.contains("..")
+        && !base.contains("@{")
+        && !base.starts_with(['-', '/', '.'])
+        && !base.ends_with(['/', '.']);
+    if is_name {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{base:?} is no name of a branch"))
+        .next(format!("git config {BASE_SETTING} <branch>")))
 }
 
 /// `origin` when there is one, else the only one.
-fn default_remote(settings: &[(String, String)]) -> Option<String> {
+fn default_remote(settings: &[Setting]) -> Option<String> {
     let name_of = |name: &str| {
         name.strip_prefix("remote.").and_then(|rest| rest.strip_suffix(".url")).map(str::to_owned)
     };
-    let names: Vec<String> = settings.iter().filter_map(|(name, _)| name_of(name)).collect();
+    let names: Vec<String> = settings.iter().filter_map(|known| name_of(&known.name)).collect();
     names.iter().find(|name| *name == "origin").or(names.first().filter(|_| names.len() == 1)).cloned()
 }
 

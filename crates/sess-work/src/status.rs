@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Brief, Git, Holder, Result, Slug, State, Work};
+use crate::{Brief, Holder, Result, Slug, State, Work};
 
 /// A session's lease, workspace, branch and gates, and how far it is from its plan.
 #[derive(Clone, Debug, Serialize)]
@@ -78,7 +78,7 @@ impl Work {
         let uncommitted = match &workspace {
             None => Vec::new(),
             Some(path) => {
-                let told = Git::new(path).text(["status", "--porcelain", "-z", "--no-renames"])?;
+                let told = self.repo.git.at(path).text(["status", "--porcelain", "-z", "--no-renames"])?;
                 told.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect()
             }
         };

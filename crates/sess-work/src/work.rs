@@ -130,6 +130,10 @@ impl Work {
 
     /// Fails unless the caller may do this with a session now.
     pub(crate) fn check(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<()> {
+        if let Some((_, reason)) = seen.view.damaged.iter().find(|(name, _)| name == slug.as_str()) {
+            return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
+                .next("sess work doctor --repair"));
+        }
         Ok(may(verb, slug, &seen.standing(slug), &self.owner, self.now())?)
     }
 

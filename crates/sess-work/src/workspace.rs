@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Error, Git, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
 };
@@ -42,8 +42,11 @@ impl Work {
     }
 
     fn usual_path(&self, slug: &Slug) -> PathBuf {
-        let root = self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR));
-        root.join(slug.as_str())
+        self.workspace_root().join(slug.as_str())
+    }
+
+    pub(crate) fn workspace_root(&self) -> PathBuf {
+        self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR))
     }
 
     /// Whether a workspace is a clone of its own, and no worktree of this one.
@@ -84,33 +87,39 @@ impl Work {
     }
 
     /// Makes the session's branch, unless it is there, here or where others see it.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid) -> Result<()> {
+    ///
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
         let target = match (&own, &shared) {
-            (None, None) => start.clone(),
-            (None, Some(shared)) => shared.clone(),
-            // The owner before went on: here is only what was before.
-            (Some(own), Some(shared)) if self.repo.is_ancestor(own, shared)? => shared.clone(),
-            (Some(own), _) => own.clone(),
+            (None, None) => start,
+            (None, Some(shared)) => shared,
+            (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
+            (Some(_), Some(shared)) => shared,
+            (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
+            (Some(_), None) => start,
         };
-        if own.as_ref() == Some(&target) {
+        if own.as_ref() == Some(target) {
             return Ok(());
         }
-        let is_checked_out = own.is_some() && self.workspace(slug).is_some();
-        if is_checked_out {
+        if let Some(own) = &own {
+            // An attempt's before, or what was done here after others had taken the session.
+            self.repo.git.text(["update-ref", &rescue_ref(slug, own), own.as_str()])?;
+        }
+        if let Some(path) = self.workspace(slug).filter(|_| own.is_some()) {
             // A checkout follows only by its own merge.
-            let merged = Git::new(self.workspace_path(slug)).run([
-                "merge",
-                "--ff-only",
-                "--quiet",
-                target.as_str(),
-            ])?;
-            if !merged.is_ok() {
-                tracing::warn!(words = %words_of(&merged.stderr), "the workspace did not follow the session's branch");
+            let merged = self.repo.git.at(&path).run(["merge", "--ff-only", "--quiet", target.as_str()])?;
+            if merged.is_ok() {
+                return Ok(());
             }
-            return Ok(());
+            let words = words_of(&merged.stderr);
+            return Err(Error::would_lose(format!(
+                "the workspace {} has what others do not have: {words}",
+                path.display()
+            ))
+            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
         }
         let mut args = vec!["update-ref", &name, target.as_str()];
         args.extend(own.as_ref().map(Oid::as_str));
@@ -140,6 +149,14 @@ impl Work {
                 path.display()
             ))
             .next(format!("ls {}", path.display())));
+        }
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
+            return Err(Error::policy(format!(
+                "{} is a link: workspaces would be made wherever it leads",
+                self.workspace_root().display()
+            ))
+            .next(format!("ls -l {}", self.workspace_root().display())));
         }
         self.exclude()?;
         if let Some(parent) = path.parent() {
@@ -193,13 +210,16 @@ impl Work {
         if !cloned.is_ok() {
             return Err(Error::failed(format!("git clone failed: {}", words_of(&cloned.stderr))));
         }
-        let git = Git::new(path);
+        let git = self.repo.git.at(path);
         git.text(["remote", "set-url", "--end-of-options", remote, url.trim()])?;
         for setting in [crate::repo::BASE_SETTING, crate::repo::REMOTE_SETTING, crate::repo::CLAIMS_SETTING] {
             let value = self.repo.git.run(["config", "--get", setting])?;
             if value.is_ok() {
                 git.text(["config", setting, value.text().trim()])?;
             }
+        }
+        if self.repo.has_hooks()? {
+            crate::Repo::find(path)?.install_hooks(&mut crate::InitReport::default())?;
         }
         // It is the same owner's, however many clones there are.
         let dir = path.join(".git/intersession");
@@ -208,22 +228,37 @@ impl Work {
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", dir.display())))
     }
 
-    /// Keeps workspaces out of the way of `git status`.
-    pub(crate) fn exclude(&self) -> Result<()> {
+    /// Keeps workspaces out of the way of `git status`; returns whether that was new.
+    pub(crate) fn exclude(&self) -> Result<bool> {
         if self.settings.workspaces.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let path = self.repo.common.join("info/exclude");
         let line = format!("/{DIR}/");
         let known = fs::read_to_string(&path).unwrap_or_default();
         if known.lines().any(|known| known == line) {
-            return Ok(());
+            return Ok(false);
         }
         let lead = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::OpenOptions::new().append(true).create(true).open(&path))
             .and_then(|mut file| file.write_all(format!("{lead}{line}\n").as_bytes()))
+            .map(|()| true)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Takes back what `exclude` wrote; returns whether it was there.
+    pub(crate) fn include_again(&self) -> Result<bool> {
+        let path = self.repo.common.join("info/exclude");
+        let Ok(known) = fs::read_to_string(&path) else { return Ok(false) };
+        let line = format!("/{DIR}/\n");
+        let kept: String = known.split_inclusive('\n').filter(|known| **known != *line).collect();
+        if kept == known {
+            return Ok(false);
+        }
+        fs::write(&path, kept)
+            .map(|()| true)
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
     }
 
@@ -246,7 +281,7 @@ impl Work {
             let (from, to) = (top.join(name), workspace.join(name));
             // A link could lead anywhere, and what the branch brought is newer.
             let is_plain = fs::symlink_metadata(&from).is_ok_and(|found| found.is_file());
-            if !is_plain || to.exists() {
+            if !is_plain || to.exists() || !is_inside(workspace, name) {
                 continue;
             }
             to.parent()
@@ -259,8 +294,10 @@ impl Work {
 
     /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
     fn freeze(&self, slug: &Slug, workspace: &Path) {
-        let plan = workspace.join(State::Active.dir_of(slug)).join("SESSION.md");
-        let is_plain = fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
+        let name = format!("{}/SESSION.md", State::Active.dir_of(slug));
+        let plan = workspace.join(&name);
+        let is_plain =
+            is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
         if is_plain && let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(FROZEN_MODE)) {
             tracing::debug!(%error, "the plan stays writable");
         }
@@ -269,14 +306,14 @@ impl Work {
     /// Says what is not committed in a session's workspace, if there is something.
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
-        let git = Git::new(&path);
+        let git = self.repo.git.at(&path);
         for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
             if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
                 return Ok(Some(format!("is in the middle of a merge ({name})")));
             }
         }
         let told =
-            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=none"])?;
+            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"])?;
         let changed: Vec<&str> = told.split('\0').filter_map(|line| line.get(3..)).take(5).collect();
         if changed.is_empty() {
             return Ok(None);
@@ -310,7 +347,7 @@ impl Work {
         message: &str,
     ) -> Result<Oid> {
         let workspace = self.workspace(slug);
-        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), Git::new);
+        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
         let name = format!("refs/heads/{}", slug.branch());
         let _turn = self.repo.lock("branch")?;
         let tip = git
@@ -341,6 +378,10 @@ impl Work {
             for (edit, (name, text)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
+                if !is_inside(path, name) {
+                    return Err(Error::policy(format!("{name} would be written through a link"))
+                        .next(format!("ls -l {}", path.display())));
+                }
                 put(&path.join(name), text)?;
             }
             self.freeze(slug, path);
@@ -375,8 +416,7 @@ impl Work {
     pub(crate) fn clean_up(&self, slug: &Slug, phase: Phase, notices: &mut Vec<String>) -> Result<()> {
         let tip = self.tip(slug)?;
         if let Some(tip) = &tip {
-            // Whatever happens now, the commits can be found again.
-            self.repo.git.text(["update-ref", &format!("refs/intersession/rescue/{slug}"), tip.as_str()])?;
+            self.keep_for_rescue(slug, tip)?;
         }
         if let Some(path) = self.workspace(slug)
             && !self.remove_workspace(slug, &path, notices)?
@@ -401,9 +441,41 @@ impl Work {
         Ok(())
     }
 
+    /// Makes sure that the commits of a branch can be found again, whatever happens to it.
+    pub(crate) fn keep_for_rescue(&self, slug: &Slug, tip: &Oid) -> Result<()> {
+        self.repo.git.text(["update-ref", &rescue_ref(slug, tip), tip.as_str()])?;
+        Ok(())
+    }
+
+    /// Says what a workspace has that is nowhere else, if there is something.
+    pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
+        let git = self.repo.git.at(path);
+        if let Some(what) = self.unfinished(slug)? {
+            return Ok(Some(format!("it {what}")));
+        }
+        let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let untracked: Vec<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
+        let only_here: Vec<&str> =
+            untracked.into_iter().filter(|name| !self.is_copy(path, name)).take(5).collect();
+        if !only_here.is_empty() {
+            return Ok(Some(format!("git does not know {}", only_here.join(", "))));
+        }
+        let stashes = git.text(["stash", "list", "--format=%gs"])?;
+        let of_branch = format!("on {}:", slug.branch()).to_lowercase();
+        if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
+            return Ok(Some("something is stashed on its branch".to_owned()));
+        }
+        // What is changed in there, git would not say without running in there.
+        let told = git.text(["ls-files", "--stage", "-z"])?;
+        let links = told.split('\0').filter_map(|line| line.strip_prefix("160000 ")?.split_once('\t'));
+        if let Some((_, name)) = links.into_iter().find(|(_, name)| path.join(name).join(".git").exists()) {
+            return Ok(Some(format!("the submodule {name} is checked out in it")));
+        }
+        Ok(None)
+    }
+
     /// Removes a workspace, unless something in it is nowhere else.
     fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
-        let git = Git::new(path);
         let mut keep = |what: String| {
             notices.push(format!("the workspace {} stays: {what}", path.display()));
             Ok(false)
@@ -411,20 +483,8 @@ impl Work {
         if path != self.usual_path(slug) {
             return keep("it was there before the session".to_owned());
         }
-        if let Some(what) = self.unfinished(slug)? {
-            return keep(format!("it {what}"));
-        }
-        let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let untracked: Vec<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
-        let only_here: Vec<&str> =
-            untracked.into_iter().filter(|name| !self.is_copy(path, name)).take(5).collect();
-        if !only_here.is_empty() {
-            return keep(format!("git does not know {}", only_here.join(", ")));
-        }
-        let stashes = git.text(["stash", "list", "--format=%gs"])?;
-        let of_branch = format!("on {}:", slug.branch()).to_lowercase();
-        if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
-            return keep("something is stashed on its branch".to_owned());
+        if let Some(what) = self.only_here(slug, path)? {
+            return keep(what);
         }
         let place = path.to_string_lossy();
         let removed = if self.is_clone(path) {
@@ -446,6 +506,22 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Where the commits of a branch that goes away can be found again.
+pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
+    format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
+
+/// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.
+fn is_inside(dir: &Path, name: &str) -> bool {
+    let mut path = dir.to_owned();
+    let Some((parents, _)) = name.rsplit_once('/') else { return true };
+    parents.split('/').all(|part| {
+        path.push(part);
+        // What is not there yet is made as a directory.
+        fs::symlink_metadata(&path).map_or(true, |found| found.is_dir())
+    })
 }
 
 /// Writes a file of a workspace whole or not at all, also when it was marked as frozen.

@@ -67,3 +67,50 @@ fn a_session_is_drafted_claimed_worked_on_and_landed() {
     let states: Vec<State> = rows.iter().map(|row| row.state).collect();
     assert_eq!(states, [State::Planned, State::Completed]);
 }
+
+#[test]
+fn a_new_attempt_does_not_begin_with_the_branch_of_the_one_before() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Try it");
+    let workspace =
+        ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &workspace, "wrong.rs", b"wrong\n", &format!("[{slug}] feat: a wrong way"));
+    ann.abandon(&slug, "it leads nowhere").expect("abandoned");
+    assert_eq!(lab.files("main", "_AGENTS/sessions/abandoned").len(), 2);
+    assert_eq!(bob.retry(&slug).expect("planned anew"), 2);
+    for work in [&bob, &ann] {
+        let claimed = work.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        assert_eq!(claimed.record.claim.attempt, 2);
+        let workspace = claimed.workspace.expect("a workspace");
+        assert!(!workspace.join("wrong.rs").exists());
+        assert!(workspace.join(format!("_AGENTS/sessions/active/{slug}/attempts/1/worklog.md")).is_file());
+        work.release(&slug, None).expect("given back");
+    }
+    let kept = lab.git(&lab.hub(), &["for-each-ref", "--format=%(refname)", "refs/intersession/rescue"]);
+    assert!(kept.contains(slug.as_str()), "{kept}");
+}
+
+#[test]
+fn without_a_remote_everything_is_here_and_the_checkout_follows() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("alone");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let own = work(&dir);
+    fs::write(dir.join("readme.md"), "# Being changed\n").expect("written");
+    let slug = planned(&own, "Alone");
+    assert!(dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md")).is_file());
+    let workspace =
+        own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &workspace, "a.txt", b"a\n", &format!("[{slug}] feat: a"));
+    own.complete(&slug, None).expect("completed");
+    assert!(dir.join("a.txt").is_file());
+    assert!(dir.join(format!("_AGENTS/sessions/completed/{slug}/SESSION.md")).is_file());
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), " M readme.md");
+
+    // What somebody changes there stays as it is, and says so.
+    let next = planned(&own, "Another");
+    fs::write(dir.join(format!("_AGENTS/sessions/planned/{next}/SESSION.md")), "mine\n").expect("written");
+    let refused = own.unready(&next).expect_err("it would be lost");
+    assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+}
