@@ -42,10 +42,10 @@ fn main() {
     let part = std::env::args().nth(1).filter(|part| !part.starts_with('-')).unwrap_or_default();
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "other", "ratio");
     for count in [8, 32] {
-        if "different".contains(&part) {
+        if format!("different-{count}").contains(&part) {
             different(count);
         }
-        if "same".contains(&part) {
+        if format!("same-{count}").contains(&part) {
             same(count);
         }
     }
