@@ -1,12 +1,12 @@
 //! The life of a session: drafted, planned, claimed, worked on, landed.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::Path};
 
 use sess_work::{ClaimOptions, Kind, Note, Phase, State};
 
 use crate::lab::{Lab, planned, work};
 
-fn commit(lab: &Lab, workspace: &PathBuf, file: &str, content: &[u8], message: &str) {
+fn commit(lab: &Lab, workspace: &Path, file: &str, content: &[u8], message: &str) {
     let path = workspace.join(file);
     fs::create_dir_all(path.parent().expect("a directory")).expect("made");
     fs::write(&path, content).expect("written");
