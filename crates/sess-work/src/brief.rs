@@ -188,7 +188,8 @@ fn without_comments(text: &str) -> String {
     kept + rest
 }
 
-fn criteria(text: &str) -> Vec<Criterion> {
+/// Returns the checkboxes of a list.
+pub(crate) fn criteria(text: &str) -> Vec<Criterion> {
     text.lines()
         .filter_map(|line| {
             let item = line.trim_start().strip_prefix(['-', '*', '+'])?.trim_start().strip_prefix('[')?;

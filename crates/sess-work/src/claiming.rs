@@ -33,18 +33,25 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
+        let (record, is_resumed) = self.take(slug, options)?;
+        self.settled(slug, record, options, is_resumed)
+    }
+
+    /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
+    ///
+    /// What people see in the repository and the workspace follow with [`Work::claim`].
+    pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
         for _ in 0..TRIES_MAX {
             let seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                let record = self.renewed(record, |_| {})?;
-                return self.settled(slug, record, options, true);
+                return Ok((self.renewed(record, |_| {})?, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
             match self.moved_claim(slug, before, &oid)? {
-                Moved::Done => return self.settled(slug, Record { oid, claim }, options, false),
+                Moved::Done => return Ok((Record { oid, claim }, false)),
                 // Whoever was faster may have given it back already: the next look tells.
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
@@ -91,9 +98,14 @@ impl Work {
             ))
             .next(format!("sess work claim {slug} --ignore-dependencies")));
         }
+        Ok(self.first_claim(slug, &plan.oid, seen, options))
+    }
+
+    /// Returns the record that a claim of a plan begins with.
+    pub(crate) fn first_claim(&self, slug: &Slug, plan: &Oid, seen: &Seen, options: &ClaimOptions) -> Claim {
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
-        Ok(Claim {
+        Claim {
             slug: slug.clone(),
             phase: Phase::Active,
             owner: self.owner.clone(),
@@ -104,7 +116,7 @@ impl Work {
             base: self.repo.base.clone(),
             base_commit: seen.view.base.clone(),
             branch: slug.branch(),
-            plan: plan.oid.clone(),
+            plan: plan.clone(),
             amendments: Vec::new(),
             fence: before.map_or(0, |claim| claim.fence) + 1,
             attempt: before.map_or(1, |claim| claim.attempt + u32::from(claim.phase == Phase::Abandoned)),
@@ -115,11 +127,11 @@ impl Work {
             reason: None,
             landed: None,
             unknown: serde_json::Map::new(),
-        })
+        }
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
-    fn settled(
+    pub(crate) fn settled(
         &self,
         slug: &Slug,
         record: Record,
@@ -137,7 +149,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, &record.claim.base_commit)?;
+        self.ensure_branch(slug, &start, &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;

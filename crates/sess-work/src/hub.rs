@@ -147,18 +147,25 @@ impl Repo {
     }
 
     fn view(&self, base: &str, claims: &str, branches: &str, is_old: bool) -> Result<View> {
-        let Some(base_oid) = self.commit(base)? else {
-            let next = "git commit --allow-empty -m \"first commit\"";
-            return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
-        };
-        let log_ref = self.log_ref();
+        let log = if self.remote.is_some() { SEEN_LOG.to_owned() } else { self.log_ref() };
         let dir_of_branches = branches;
-        let asked = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", base, &log];
         let told =
             self.git.text(asked.into_iter().chain([&*format!("{claims}/"), &*format!("{branches}/")]))?;
         let refs = told.lines().filter_map(|line| line.split_once(' '));
-        let refs = refs.filter_map(|(oid, name)| Some((oid.parse::<Oid>().ok()?, name)));
-        let (branch_refs, refs): (Vec<_>, Vec<_>) = refs.partition(|(_, name)| name.starts_with(branches));
+        let mut refs: Vec<(Oid, &str)> =
+            refs.filter_map(|(oid, name)| Some((oid.parse().ok()?, name))).collect();
+        let mut taken = |wanted: &str| {
+            let at = refs.iter().position(|(_, name)| *name == wanted)?;
+            Some(refs.swap_remove(at).0)
+        };
+        let (base_oid, log) = (taken(base), taken(&log));
+        let Some(base_oid) = base_oid else {
+            let next = "git commit --allow-empty -m \"first commit\"";
+            return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
+        };
+        let (branch_refs, refs): (Vec<_>, Vec<_>) =
+            refs.into_iter().partition(|(_, name)| name.starts_with(branches));
         let short_of =
             |name: &str, dir: &str| name.strip_prefix(dir).unwrap_or(name).trim_start_matches('/').to_owned();
         let branches = branch_refs.into_iter();
@@ -168,7 +175,7 @@ impl Repo {
             base: base_oid,
             claims: BTreeMap::new(),
             branches: branches.collect(),
-            log: self.commit(if self.remote.is_some() { SEEN_LOG } else { &log_ref })?,
+            log,
             damaged: Vec::new(),
             is_old,
         };

@@ -417,7 +417,7 @@ impl Work {
             return Ok(());
         };
         let git = self.repo.git.at(&path);
-        if path.join(".git").is_dir() {
+        if self.is_clone(&path) {
             git.text(["fetch", "--quiet", "--no-tags", &self.repo.common.to_string_lossy(), to.as_str()])?;
         }
         let merged = git.run(["merge", "--ff-only", "--quiet", to.as_str()])?;

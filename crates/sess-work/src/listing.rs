@@ -159,7 +159,7 @@ impl Work {
         })
     }
 
-    fn holder(&self, claim: &Claim, now: Timestamp) -> Holder {
+    pub(crate) fn holder(&self, claim: &Claim, now: Timestamp) -> Holder {
         Holder {
             name: claim.user.name.clone(),
             agent: claim.agent.clone(),
@@ -210,14 +210,9 @@ impl Work {
         })
     }
 
-    /// Returns the chain of records behind a session's claim, newest first.
+    /// Returns what became of a session, newest first, also when its claim is archived.
     pub fn history(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Past>> {
-        let Some(record) = seen.record(slug) else { return Ok(Vec::new()) };
-        let told =
-            self.repo.git.text(["rev-list", "--first-parent", "--max-count=200", record.oid.as_str()])?;
-        let names: Vec<String> = told.lines().map(|oid| format!("{oid}:claim.json")).collect();
-        let claims = read_all(&self.repo.git, &names)?.into_iter().flatten();
-        let claims = claims.filter_map(|json| serde_json::from_slice::<Claim>(&json).ok());
+        let claims = self.chain(slug, seen)?.into_iter();
         Ok(claims
             .map(|claim| Past {
                 at: claim.renewed_at.to_string(),

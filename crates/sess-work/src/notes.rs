@@ -62,6 +62,8 @@ impl Work {
         let record = self.own_record(slug, &seen)?;
         let line = match note {
             Note::Log => format!("- {} {}\n", self.now(), indented(text)),
+            // What is done already is said so by its box.
+            Note::Plan if is_box(text) => format!("- {}\n", indented(text)),
             Note::Plan => format!("- [ ] {}\n", indented(text)),
             Note::Sub | Note::Learning => format!("- {}\n", indented(text)),
         };
@@ -120,6 +122,10 @@ impl Work {
         let path = path.replace(&State::Active.dir_of(slug), &state.dir_of(slug));
         self.repo.text_at(&seen.view.base, &path)
     }
+}
+
+fn is_box(text: &str) -> bool {
+    ["[ ] ", "[x] ", "[X] "].iter().any(|mark| text.starts_with(mark))
 }
 
 /// Further lines of a note belong to its item.

@@ -2,7 +2,10 @@
 //!
 //! Nothing here touches a checkout, unless the base has no remote and is checked out: then its files follow.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Claim, Error, Kind, Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work,
@@ -16,6 +19,7 @@ use crate::{
 /// How long a commit on the base branch is tried for, while others commit there, too.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOCK_FILE: &str = "sessions.lock";
+const ENV_FILE: &str = ".session-env";
 
 /// One commit on the base branch.
 pub(crate) struct Step {
@@ -110,7 +114,7 @@ impl Work {
             return self.repo.advance(moves);
         }
         let _turn = self.repo.lock("checkout")?;
-        let checkout = self.checkout_of_base()?;
+        let checkout = self.checkout_of(&self.repo.base_ref())?.map(|path| self.repo.git.at(path));
         if let Some(git) = &checkout {
             // Asked before anything moves: it would refuse to touch what somebody is changing.
             let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
@@ -132,17 +136,17 @@ impl Work {
         Ok(moved)
     }
 
-    /// Returns the worktree that the base branch is checked out in.
-    fn checkout_of_base(&self) -> Result<Option<crate::Git>> {
+    /// Returns the worktree that a branch is checked out in, by the branch's ref.
+    pub(crate) fn checkout_of(&self, name: &str) -> Result<Option<PathBuf>> {
         let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
-        let branch = format!("branch {}", self.repo.base_ref());
+        let branch = format!("branch {name}");
         let mut path = None;
         for line in told.split('\0') {
             if let Some(worktree) = line.strip_prefix("worktree ") {
                 path = Some(worktree.to_owned());
             }
             if line == branch {
-                return Ok(path.map(|path| self.repo.git.at(path)));
+                return Ok(path.map(PathBuf::from));
             }
         }
         Ok(None)
@@ -187,26 +191,9 @@ impl Work {
         let record = seen.record(slug).map(|record| &record.oid);
         let mut edits = seen.tree.moved(slug, to);
         let dir = to.dir_of(slug);
-        let env = format!("{dir}/.session-env");
         let what = match to {
             State::Active => {
-                let own = self.template(&seen.tree, templates::SESSION_ENV)?;
-                // A template that somebody broke must not stop everybody's verbs.
-                let text = templates::session_env(slug, &claim.user, own.as_deref()).or_else(|error| {
-                    tracing::warn!(%error, "the built-in template is used");
-                    templates::session_env(slug, &claim.user, None)
-                })?;
-                edits.push(Edit::Put(env.clone(), self.repo.file(&text)?));
-                let has_worklog =
-                    seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key("worklog.md"));
-                if !has_worklog {
-                    let text = format!(
-                        "# Worklog: {slug}\n\n- {} claimed by {}\n",
-                        claim.claimed_at,
-                        by(claim.agent.as_deref(), &claim.user)
-                    );
-                    edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&text)?));
-                }
+                edits.extend(self.beginnings(seen, slug, claim)?);
                 "Claim session".to_owned()
             }
             State::Abandoned => {
@@ -218,10 +205,46 @@ impl Work {
             ),
         };
         if to != State::Active {
+            let env = format!("{dir}/{ENV_FILE}");
             edits.retain(|edit| !matches!(edit, Edit::Put(path, _) if *path == env));
+            edits.extend(self.written_down(seen, slug, claim, &dir)?);
         }
         let message = message(slug, &one_line(&what), &by(claim.agent.as_deref(), &claim.user), record);
         Ok(Step { message, edits })
+    }
+
+    /// Returns the files that a session has from when it is claimed.
+    pub(crate) fn beginnings(&self, seen: &Seen, slug: &Slug, claim: &Claim) -> Result<Vec<Edit>> {
+        let dir = State::Active.dir_of(slug);
+        let own = self.template(&seen.tree, templates::SESSION_ENV)?;
+        // A template that somebody broke must not stop everybody's verbs.
+        let text = templates::session_env(slug, &claim.user, own.as_deref()).or_else(|error| {
+            tracing::warn!(%error, "the built-in template is used");
+            templates::session_env(slug, &claim.user, None)
+        })?;
+        let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
+        let has_worklog =
+            seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key("worklog.md"));
+        if !has_worklog {
+            let by = by(claim.agent.as_deref(), &claim.user);
+            let text = format!("# Worklog: {slug}\n\n- {} claimed by {by}\n", claim.claimed_at);
+            edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&text)?));
+        }
+        Ok(edits)
+    }
+
+    /// Returns what a session that ends without landing wrote down on its branch, and its plan as it was amended:
+    /// whoever goes on with it goes by that.
+    fn written_down(&self, seen: &Seen, slug: &Slug, claim: &Claim, dir: &str) -> Result<Vec<Edit>> {
+        let Some(tip) = seen.view.branches.get(slug) else { return Ok(Vec::new()) };
+        let active = State::Active.dir_of(slug);
+        let files = self.repo.files_of(tip.as_str(), &active)?.into_iter();
+        let kept = files.filter_map(|(path, file)| {
+            let name = path.strip_prefix(&active)?.strip_prefix('/')?;
+            let is_kept = name != ENV_FILE && (name != "SESSION.md" || file.oid == claim.plan);
+            is_kept.then(|| Edit::Put(format!("{dir}/{name}"), file))
+        });
+        Ok(kept.collect())
     }
 
     /// Commits steps one upon the other; each has the file of claims as it is then.

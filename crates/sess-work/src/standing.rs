@@ -159,3 +159,200 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Oid;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_millis_clamped(minutes * 60_000)
+    }
+
+    fn slug() -> Slug {
+        "2025-10-14-x".parse().expect("a slug")
+    }
+
+    fn owner(clone: &str, session: Option<&str>) -> Owner {
+        Owner { clone: clone.to_owned(), session: session.map(str::to_owned) }
+    }
+
+    /// A claim of the agent `one` in the clone `ann`, for half an hour.
+    fn claim(phase: Phase) -> Claim {
+        let oid: Oid = "0".repeat(40).parse().expect("an object");
+        Claim {
+            slug: slug(),
+            phase,
+            owner: owner("ann", Some("one")),
+            user: crate::User { name: "Ann".to_owned(), email: String::new() },
+            agent: None,
+            host: "host".to_owned(),
+            pid: 1,
+            base: "main".to_owned(),
+            base_commit: oid.clone(),
+            branch: slug().branch(),
+            plan: oid,
+            amendments: Vec::new(),
+            fence: 1,
+            attempt: 1,
+            lease_seconds: 30 * 60,
+            claimed_at: at(0),
+            renewed_at: at(0),
+            nonce: String::new(),
+            reason: None,
+            landed: None,
+            unknown: serde_json::Map::new(),
+        }
+    }
+
+    fn told(standing: &Standing) -> String {
+        match standing {
+            Standing::Unknown => "unknown".to_owned(),
+            Standing::Rests(state) => format!("rests {state}"),
+            Standing::Held(_) => "held".to_owned(),
+            Standing::Pending { to, .. } => format!("pending {to}"),
+            Standing::Merged(_) => "merged".to_owned(),
+            Standing::Orphaned => "orphaned".to_owned(),
+            Standing::Lost(_) => "lost".to_owned(),
+        }
+    }
+
+    const DIRS: [Option<State>; 6] = [
+        None,
+        Some(State::Drafting),
+        Some(State::Planned),
+        Some(State::Active),
+        Some(State::Completed),
+        Some(State::Abandoned),
+    ];
+    const PHASES: [Option<Phase>; 6] = [
+        None,
+        Some(Phase::Active),
+        Some(Phase::Landing),
+        Some(Phase::Released),
+        Some(Phase::Completed),
+        Some(Phase::Abandoned),
+    ];
+
+    #[test]
+    fn every_claim_and_directory_have_one_meaning() {
+        // A row a directory (none, drafting, planned, active, completed, abandoned), a column a phase (none, active,
+        // landing, released, completed, abandoned).
+        const TABLE: [[&str; 6]; 6] = [
+            ["unknown", "lost", "lost", "unknown", "unknown", "unknown"],
+            [
+                "rests drafting",
+                "pending active",
+                "pending active",
+                "rests drafting",
+                "rests drafting",
+                "rests drafting",
+            ],
+            [
+                "rests planned",
+                "pending active",
+                "pending active",
+                "rests planned",
+                "rests planned",
+                "rests planned",
+            ],
+            ["orphaned", "held", "held", "pending planned", "pending completed", "pending abandoned"],
+            ["rests completed", "merged", "merged", "rests completed", "rests completed", "rests completed"],
+            [
+                "rests abandoned",
+                "pending active",
+                "pending active",
+                "rests abandoned",
+                "rests abandoned",
+                "rests abandoned",
+            ],
+        ];
+        for (dir, row) in DIRS.into_iter().zip(TABLE) {
+            for (phase, meaning) in PHASES.into_iter().zip(row) {
+                let claim = phase.map(claim);
+                assert_eq!(told(&standing(dir, claim.as_ref())), meaning, "{dir:?} and {phase:?}");
+            }
+        }
+    }
+
+    fn answer(verb: Verb, standing: &Standing, who: &Owner, now: Timestamp) -> &'static str {
+        match may(verb, &slug(), standing, who, now) {
+            Ok(()) => "yes",
+            Err(Refusal::NotFound(_)) => "not found",
+            Err(Refusal::WrongState { .. }) => "state",
+            Err(Refusal::Claimed { .. }) => "claimed",
+            Err(Refusal::Dispossessed(..)) => "lost it",
+            Err(Refusal::NotStale(..)) => "not stale",
+            Err(Refusal::Orphaned(_)) => "orphaned",
+            Err(Refusal::Lost(_)) => "lost",
+        }
+    }
+
+    const VERBS: [Verb; 8] = [
+        Verb::Edit,
+        Verb::Ready,
+        Verb::Unready,
+        Verb::Claim,
+        Verb::Own,
+        Verb::Takeover { force: false },
+        Verb::Takeover { force: true },
+        Verb::Retry,
+    ];
+
+    #[test]
+    fn every_verb_has_its_answer_in_every_standing() {
+        // Edit, ready, unready, claim, own, takeover, forced takeover, retry: by the owner, by another agent of the
+        // same clone, and by another clone, while the lease lasts.
+        let free = |answers: [&'static str; 8]| [answers, answers, answers];
+        let all = |answer: &'static str| free([answer; 8]);
+        let held = [
+            ["claimed", "claimed", "claimed", "yes", "yes", "not stale", "yes", "claimed"],
+            ["claimed", "claimed", "claimed", "claimed", "claimed", "not stale", "yes", "claimed"],
+            ["claimed", "claimed", "claimed", "claimed", "lost it", "not stale", "yes", "claimed"],
+        ];
+        let (no, yes) = ("state", "yes");
+        let drafting = free([yes, yes, no, no, no, no, no, no]);
+        let planned = free([yes, no, yes, yes, no, no, no, no]);
+        let completed = free([no; 8]);
+        let abandoned = free([no, no, no, no, no, no, no, yes]);
+        let who = [owner("ann", Some("one")), owner("ann", Some("two")), owner("bob", Some("one"))];
+        for dir in DIRS {
+            for phase in PHASES {
+                let claim = phase.map(claim);
+                let standing = standing(dir, claim.as_ref());
+                let table = match told(&standing).as_str() {
+                    "unknown" => all("not found"),
+                    "orphaned" => all("orphaned"),
+                    "lost" => all("lost"),
+                    "held" | "pending active" => held,
+                    "rests drafting" => drafting,
+                    "rests planned" | "pending planned" => planned,
+                    "rests completed" | "pending completed" | "merged" => completed,
+                    "rests abandoned" | "pending abandoned" => abandoned,
+                    other => panic!("{other} is not in the table"),
+                };
+                for (who, row) in who.iter().zip(table) {
+                    for (verb, expected) in VERBS.into_iter().zip(row) {
+                        let given = answer(verb, &standing, who, at(1));
+                        assert_eq!(given, expected, "{verb:?} of {who:?} with {dir:?} and {phase:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lapsed_lease_lets_others_take_it_and_its_owner_go_on() {
+        let standing = standing(Some(State::Active), Some(&claim(Phase::Active)));
+        let bob = owner("bob", None);
+        let takeover = Verb::Takeover { force: false };
+        assert_eq!(answer(takeover, &standing, &bob, at(29)), "not stale");
+        assert_eq!(answer(takeover, &standing, &bob, at(30)), "yes");
+        // Stale is not free.
+        assert_eq!(answer(Verb::Claim, &standing, &bob, at(600)), "claimed");
+        // The person at the terminal of the clone may act for its agents, and nobody says that it is another.
+        for who in [owner("ann", Some("one")), owner("ann", None)] {
+            assert_eq!(answer(Verb::Own, &standing, &who, at(600)), "yes");
+        }
+    }
+}

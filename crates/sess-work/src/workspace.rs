@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
 };
@@ -31,12 +31,29 @@ pub enum Workspace {
 }
 
 impl Work {
+    /// Returns where a session's workspace is: wherever its branch is checked out, else where it would be made.
     pub fn workspace_path(&self, slug: &Slug) -> PathBuf {
+        let usual = self.usual_path(slug);
+        if usual.join(".git").exists() {
+            return usual;
+        }
+        let adopted = self.checkout_of(&format!("refs/heads/{}", slug.branch())).ok().flatten();
+        adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
+    }
+
+    fn usual_path(&self, slug: &Slug) -> PathBuf {
         self.workspace_root().join(slug.as_str())
     }
 
     pub(crate) fn workspace_root(&self) -> PathBuf {
         self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR))
+    }
+
+    /// Whether a workspace is a clone of its own, and no worktree of this one.
+    pub(crate) fn is_clone(&self, workspace: &Path) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let dir = workspace.join(".git");
+        dir.is_dir() && real(&dir) != real(&self.repo.common)
     }
 
     /// Returns the workspace of a session, if it is there.
@@ -47,7 +64,7 @@ impl Work {
     /// Returns the last commit of a session's branch in this clone or its workspace.
     pub(crate) fn tip(&self, slug: &Slug) -> Result<Option<Oid>> {
         // A clone of its own has the branch; a worktree shares it.
-        if let Some(path) = self.workspace(slug).filter(|path| path.join(".git").is_dir()) {
+        if let Some(path) = self.workspace(slug).filter(|path| self.is_clone(path)) {
             let name = format!("refs/heads/{}", slug.branch());
             let local = self.repo.git.run([
                 "fetch",
@@ -71,8 +88,8 @@ impl Work {
 
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
-    /// `since` is where the base was when the session was claimed: a branch without it is an attempt's before.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, since: &Oid) -> Result<()> {
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
@@ -81,7 +98,7 @@ impl Work {
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
             (Some(_), Some(shared)) => shared,
-            (Some(own), None) if self.repo.is_ancestor(since, own)? => own,
+            (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
             (Some(_), None) => start,
         };
         if own.as_ref() == Some(target) {
@@ -341,7 +358,7 @@ impl Work {
             })?;
         // A clone of its own has objects of its own.
         let repo = match &workspace {
-            Some(path) if path.join(".git").is_dir() => crate::Repo::find(path)?,
+            Some(path) if self.is_clone(path) => crate::Repo::find(path)?,
             _ => self.repo.clone(),
         };
         let mut edits = Vec::new();
@@ -463,11 +480,14 @@ impl Work {
             notices.push(format!("the workspace {} stays: {what}", path.display()));
             Ok(false)
         };
+        if path != self.usual_path(slug) {
+            return keep("it was there before the session".to_owned());
+        }
         if let Some(what) = self.only_here(slug, path)? {
             return keep(what);
         }
         let place = path.to_string_lossy();
-        let removed = if path.join(".git").is_dir() {
+        let removed = if self.is_clone(path) {
             fs::remove_dir_all(path).map_err(|error| error.to_string())
         } else {
             let _turn = self.repo.lock("worktree")?;

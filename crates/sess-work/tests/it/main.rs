@@ -1,8 +1,13 @@
 //! Work sessions on real repositories.
 
 mod bad_input;
+mod crash;
 mod health;
 mod hostile;
 mod lab;
 mod life;
+mod many;
+mod model;
+mod races;
+mod reality;
 mod setup;
