@@ -12,8 +12,11 @@ pub struct Error {
     pub kind: Kind,
     message: String,
     /// What to run now.
-    next: Option<String>,
+    next: String,
 }
+
+/// What tells more when nothing better is known.
+const NEXT: &str = "sess work doctor";
 
 /// What the caller can do about it; each has an exit code of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +54,12 @@ impl Kind {
 
 impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), next: None }
+        Self { kind, message: message.into(), next: NEXT.to_owned() }
     }
 
     /// Says what to run now.
     pub fn next(mut self, command: impl Into<String>) -> Self {
-        self.next = Some(command.into());
+        self.next = command.into();
         self
     }
 
@@ -83,11 +86,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.next {
-            Some(command) => write!(f, "; run `{command}`"),
-            None => Ok(()),
-        }
+        write!(f, "{}; run `{}`", self.message, self.next)
     }
 }
 

@@ -272,11 +272,15 @@ pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
             "git config --global user.name \"Your Name\" && git config --global user.email you@example.com",
         );
     }
-    if words.contains("No space left on device") {
+    if is_disk_full(&words) {
         return Error::failed(format!("the disk is full: git {verb} could not write"))
             .next("sess work doctor");
     }
     Error::failed(format!("git {verb} failed: {words}"))
+}
+
+pub(crate) fn is_disk_full(words: &str) -> bool {
+    ["No space left on device", "Out of diskspace"].iter().any(|sign| words.contains(sign))
 }
 
 /// Returns what git said, on one line.

@@ -39,7 +39,7 @@ pub(crate) fn settings(git: &Git) -> Result<Vec<Setting>> {
 
 /// Returns the settings that take the place of the repository's commands.
 pub(crate) fn guards(settings: &[Setting]) -> Vec<(String, String)> {
-    if settings.iter().any(|known| known.is_users && known.name == TRUST_SETTING && known.value == "true") {
+    if is_trusted(settings) {
         return Vec::new();
     }
     let users = |name: &str| {
@@ -64,6 +64,10 @@ pub(crate) fn guards(settings: &[Setting]) -> Vec<(String, String)> {
     guards
 }
 
+fn is_trusted(settings: &[Setting]) -> bool {
+    settings.iter().any(|known| known.is_users && known.name == TRUST_SETTING && known.value == "true")
+}
+
 fn is_helper(name: &str) -> bool {
     name.starts_with("credential.") && name.ends_with(".helper")
 }
@@ -81,16 +85,29 @@ fn harmless(name: &str) -> Option<&'static str> {
         ("core", "askpass") => "",
         ("core", "alternaterefscommand") => "true",
         ("gpg", "program" | "defaultkeycommand") => "false",
-        ("remote", "uploadpack") => "git-upload-pack",
-        ("remote", "receivepack") => "git-receive-pack",
-        ("remote", "vcs") => "",
         _ => return None,
     };
     Some(harmless)
 }
 
-/// Fails when a remote is a directory of the checkout itself: its hooks would be whatever somebody committed.
+/// Fails when talking to a remote would run what the repository says, because nothing can take its place.
+///
+/// That is a command of its own for the other side, or a directory of the checkout, whose hooks could be anybody's.
 pub(crate) fn check_remotes(settings: &[Setting], top: &Path) -> Result<()> {
+    let names_command = |known: &&Setting| {
+        let is_command = [".uploadpack", ".receivepack", ".vcs"].iter().any(|end| known.name.ends_with(end));
+        !known.is_users && known.name.starts_with("remote.") && is_command
+    };
+    if let Some(Setting { name, .. }) = settings.iter().find(names_command).filter(|_| !is_trusted(settings))
+    {
+        return Err(Error::new(
+            Kind::Policy,
+            format!(
+                "the configuration of this repository names a command ({name}), and is not trusted with that"
+            ),
+        )
+        .next(format!("git config --unset-all {name}")));
+    }
     let Ok(top) = top.canonicalize() else { return Ok(()) };
     for Setting { name, value, .. } in settings {
         let place = match name.rsplit_once('.') {
@@ -145,10 +162,6 @@ mod tests {
         check(&[("user", "filter.lfs.smudge", "git-lfs smudge -- %f")], &[]);
         check(&[("repo", "filter.a=b.c.smudge", "evil")], &[("filter.a=b.c.smudge", "")]);
         check(&[("repo", "diff.external", "evil")], &[("diff.external", "")]);
-        check(
-            &[("repo", "remote.origin.uploadpack", "evil")],
-            &[("remote.origin.uploadpack", "git-upload-pack")],
-        );
         check(&[("repo", "hook.x.command", "evil")], &[("hook.x.enabled", "false")]);
         check(&[("repo", "user.name", "Ann"), ("repo", "core.bare", "false")], &[]);
     }

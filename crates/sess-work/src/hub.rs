@@ -126,6 +126,11 @@ impl Repo {
         let words = words_of(stderr);
         let (remote, base) = (self.remote.as_deref().unwrap_or_default(), &self.base);
         if words.contains("couldn't find remote ref") {
+            let heads = self.git.talk(["ls-remote", "--heads", "--quiet", "--end-of-options", remote]);
+            if heads.is_ok_and(|heads| heads.is_ok() && heads.stdout.is_empty()) {
+                return Error::wrong_state(format!("{remote} has no commit yet"))
+                    .next(format!("git push {remote} HEAD:refs/heads/{base}"));
+            }
             return Error::new(
                 Kind::Conflict,
                 format!("{remote} has no branch {base}: it was renamed or deleted"),

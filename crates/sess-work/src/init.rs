@@ -108,8 +108,8 @@ impl Work {
         match ended {
             Ok(_) => report.changed.append(&mut laid),
             Err(error) if error.kind == Kind::Rejected => report.notices.push(format!(
-                "{error}; it is protected: set `land: pr`, so that work gets there by pull requests, and let \
-                 somebody who may push run `sess work init`"
+                "the tree was not laid: {error}; with `land: pr` work gets there by pull requests, and somebody \
+                 who may push has to run `sess work init` once"
             )),
             Err(error) => return Err(error),
         }

@@ -163,7 +163,7 @@ impl Work {
             .next(format!("sess work amend {slug} --reason …")));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
-        if !self.repo.is_ancestor(&record.claim.base_commit, &seen.view.base)? {
+        if self.is_rewritten(&record, &tip, &seen)? {
             if self.repo.is_shallow {
                 return Err(Error::wrong_state(
                     "this clone is shallow: it does not know enough of the base to merge",
@@ -173,14 +173,29 @@ impl Work {
             let base = &self.repo.base;
             return Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed"))
                 .next(format!(
-                    "git -C {} rebase {}",
+                    "git -C {} rebase --onto {} {}",
                     self.workspace_path(slug).display(),
-                    seen.view.base.short()
+                    seen.view.base.short(),
+                    record.claim.base_commit.short()
                 )));
         }
         let tree = self.merged(slug, &seen, &tip)?;
         self.check_knowledge(slug, &brief, &seen.view.base, &tree)?;
         Ok(Ready { seen, record, tip, brief, tree, own })
+    }
+
+    /// Whether the branch has something of the base that the base does not have any more.
+    fn is_rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<bool> {
+        let claimed_on = &record.claim.base_commit;
+        if self.repo.is_ancestor(claimed_on, &seen.view.base)? {
+            return Ok(false);
+        }
+        // A branch that was brought to the new base has only what both bases have.
+        let common = self.repo.git.run(["merge-base", claimed_on.as_str(), tip.as_str()])?;
+        match common.text().trim().parse::<Oid>() {
+            Ok(common) => Ok(!self.repo.is_ancestor(&common, &seen.view.base)?),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Merges a branch with the base in memory. The directory of sessions is the base's.

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     Claim, Error, Kind, Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work,
     claim::User,
-    git::words_of,
+    git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
     templates,
     tree::{Edit, Tree},
@@ -97,11 +97,15 @@ impl Work {
     pub(crate) fn rejected(&self, words: &str) -> Error {
         let place = self.repo.remote.as_deref().unwrap_or("this repository");
         let words = words_of(words);
-        if words.contains("No space left on device") {
+        if is_disk_full(&words) {
             return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
         }
-        Error::new(Kind::Rejected, format!("{place} does not take a commit on {}: {words}", self.repo.base))
-            .next("sess work doctor")
+        let base = &self.repo.base;
+        Error::new(
+            Kind::Rejected,
+            format!("{place} does not take a commit on {base} (if it is protected, set `land: pr`): {words}"),
+        )
+        .next("sess work doctor")
     }
 
     /// Moves the base and what goes with it. Without a remote, a checkout of the base follows.
@@ -213,7 +217,11 @@ impl Work {
     pub(crate) fn beginnings(&self, seen: &Seen, slug: &Slug, claim: &Claim) -> Result<Vec<Edit>> {
         let dir = State::Active.dir_of(slug);
         let own = self.template(&seen.tree, templates::SESSION_ENV)?;
-        let text = templates::session_env(slug, &claim.user, own.as_deref())?;
+        // A template that somebody broke must not stop everybody's verbs.
+        let text = templates::session_env(slug, &claim.user, own.as_deref()).or_else(|error| {
+            tracing::warn!(%error, "the built-in template is used");
+            templates::session_env(slug, &claim.user, None)
+        })?;
         let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
         let has_worklog =
             seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key("worklog.md"));
