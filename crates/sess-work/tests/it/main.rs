@@ -1,4 +1,5 @@
 //! Work sessions on real repositories.
 
+mod committing;
 mod lab;
 mod life;
