@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use sess_core::{
-    identity::{Claim, Evidence, MCP_SESSION_ID},
+    identity::{Claim, Evidence, MCP_SESSION_ID, Signals},
     policy::Standing,
+    session::NewSession,
 };
 use sess_protocol::work::{WorkBoard, WorkCriterion, WorkHolder, WorkPast, WorkRow, WorkSession, WorkState};
 use sess_work::{Repo, Row, SESSIONS_DIR, Slug, State, Who, Work};
 
-use crate::{App, Caller, Error, Result, context::plain};
+use crate::{App, Caller, Error, Result, WritePlan, context::plain};
 
 impl App {
     /// Returns the caller in the repository around a directory.
@@ -26,9 +27,23 @@ impl App {
                 (Some(named.agent.to_string()), lasts.then(|| named.key.to_string()))
             }
         };
+        self.work_as(agent, session, dir)
+    }
+
+    /// Returns an agent in its session, or the owner, in the repository around a directory.
+    pub fn work_as(&self, agent: Option<String>, session: Option<String>, dir: &Path) -> Result<Work> {
         let settings = self.configured()?.work.clone();
         let who = Who { agent, session, host: self.settings().host.clone(), pid: std::process::id() };
         Ok(Work::new(Repo::find(dir)?, settings, who, self.settings().now)?)
+    }
+
+    /// Makes the session in which an agent carries out a work session, with SESSION.md as its plan.
+    pub async fn begin_work(&self, session: &NewSession, plan: String) -> Result<()> {
+        self.store()?.ensure_session(session.clone()).await?;
+        let signals = Signals { explicit: Some(session.key.to_string()), ..Signals::default() };
+        let write = WritePlan { content: plan, expect_revision: None, idempotency_key: None };
+        self.write_plan(&self.caller(&signals), write).await?;
+        Ok(())
     }
 
     /// Does something with the work sessions around the caller, where git may take its time.

@@ -160,6 +160,7 @@ impl Door {
     /// Returns the door for requests over HTTP; each has an [`Access`] among the extensions of its
     /// [`Parts`].
     pub(crate) fn over_http(app: App) -> Self {
+        // Whoever calls over the network is in no repository of this machine.
         let offer = Offer::new(&Toolset::ANYWHERE, None).expect("no tool is named that could be unknown");
         Self { app, offer: Arc::new(offer), way: Way::Http }
     }

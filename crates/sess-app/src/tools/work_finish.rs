@@ -13,7 +13,8 @@ pub(super) struct WorkFinish;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Args {
     /// How it ends.
-    outcome: Ending,
+    #[schemars(with = "Ending", required)] // and not `default`, which would make it optional
+    outcome: Option<Ending>,
     /// The work session; the one whose workspace you are in when not given.
     #[serde(default)]
     slug: Option<String>,
@@ -66,20 +67,19 @@ impl Tool for WorkFinish {
     type Output = Finished;
 
     async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Finished)> {
-        if matches!(args.outcome, Ending::Abandon) && args.reason.is_none() {
-            return Err(Error::Invalid("abandoning needs a reason".to_owned()));
-        }
-        let finished = app.at_work(caller, move |work| finish(work, &args)).await?;
+        let none = || Error::Invalid("outcome must be complete, abandon or release".to_owned());
+        let outcome = args.outcome.ok_or_else(none)?;
+        let finished = app.at_work(caller, move |work| finish(work, outcome, &args)).await?;
         Ok((format!("{} is {} now.", finished.slug, finished.state), finished))
     }
 }
 
-fn finish(work: &sess_work::Work, args: &Args) -> sess_work::Result<Finished> {
+fn finish(work: &sess_work::Work, outcome: Ending, args: &Args) -> sess_work::Result<Finished> {
     let slug = work.meant(args.slug.as_deref())?;
     if let Some(message) = &args.commit_message {
         work.commit_all(&slug, message)?;
     }
-    let (state, commit, kb, notices) = match args.outcome {
+    let (state, commit, kb, notices) = match outcome {
         Ending::Complete => {
             let done = work.complete(&slug, args.notes.as_deref())?;
             let state = match done.record.claim.phase {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Annotations, Tool, Toolset};
-use crate::{App, Caller, Result};
+use crate::{App, Caller, Error, Result};
 
 pub(super) struct WorkNote;
 
@@ -13,10 +13,12 @@ pub(super) struct WorkNote;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Args {
     /// Where it belongs.
-    kind: NoteKind,
+    #[schemars(with = "NoteKind", required)] // and not `default`, which would make it optional
+    kind: Option<NoteKind>,
     /// What to write down. For kind plan, "[x] …" says that it is done: an acceptance criterion in the same words
     /// counts as met then.
-    text: String,
+    #[schemars(with = "String", required)]
+    text: Option<String>,
     /// The work session; the one whose workspace you are in when not given.
     #[serde(default)]
     slug: Option<String>,
@@ -60,18 +62,21 @@ impl Tool for WorkNote {
     type Output = Noted;
 
     async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Noted)> {
+        let none = || Error::Invalid("kind must be log, plan, sub or learning".to_owned());
+        let kind = args.kind.ok_or_else(none)?;
+        let text = args.text.unwrap_or_default();
         let noted = app
             .at_work(caller, move |work| {
                 let slug = work.meant(args.slug.as_deref())?;
-                let note = match args.kind {
+                let note = match kind {
                     NoteKind::Log => sess_work::Note::Log,
                     NoteKind::Plan => sess_work::Note::Plan,
                     NoteKind::Sub => sess_work::Note::Sub,
                     NoteKind::Learning => sess_work::Note::Learning,
                 };
                 let (drafted, notices) = match note {
-                    sess_work::Note::Sub => work.sub(&slug, &args.text, args.draft.unwrap_or(false))?,
-                    note => (None, work.note(&slug, note, &args.text)?),
+                    sess_work::Note::Sub => work.sub(&slug, &text, args.draft.unwrap_or(false))?,
+                    note => (None, work.note(&slug, note, &text)?),
                 };
                 Ok(Noted {
                     slug: slug.to_string(),

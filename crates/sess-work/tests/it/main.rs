@@ -1,6 +1,7 @@
 //! Work sessions on real repositories.
 
 mod bad_input;
+mod committing;
 mod crash;
 mod health;
 mod hostile;
