@@ -135,7 +135,7 @@ impl Work {
 
     /// Names the workspaces that are nobody's any more, or somebody else's by now.
     fn find_workspaces(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
-        for slug in self.workspaces_here() {
+        for slug in self.workspaces_here()? {
             let standing = seen.standing(&slug);
             let place = self.workspace_path(&slug).display().to_string();
             match standing.holder() {

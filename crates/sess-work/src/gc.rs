@@ -37,7 +37,7 @@ impl Work {
     pub fn gc(&self, dry_run: bool) -> Result<Gc> {
         let seen = if dry_run { self.see_or_recall()? } else { self.roll_forward()? };
         let mut gc = Gc::default();
-        for slug in self.workspaces_here() {
+        for slug in self.workspaces_here()? {
             let path = self.workspace_path(&slug);
             let (path_shown, bytes) = (path.display().to_string(), size_of(&path, 0));
             let (removed, reason) = match self.why_needed(&slug, &seen)? {
@@ -60,14 +60,19 @@ impl Work {
         Ok(gc)
     }
 
-    /// Returns the sessions that have a workspace in this clone.
-    pub(crate) fn workspaces_here(&self) -> Vec<Slug> {
-        let Ok(entries) = fs::read_dir(self.workspace_root()) else { return Vec::new() };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let mut slugs: Vec<Slug> = names.filter_map(|name| name.parse().ok()).collect();
-        slugs.retain(|slug| self.workspace(slug).is_some());
+    /// Returns the sessions that have a workspace in this clone, in its usual place or elsewhere.
+    pub(crate) fn workspaces_here(&self) -> Result<Vec<Slug>> {
+        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
+        let branches = told.split('\0').filter_map(|line| line.strip_prefix("branch refs/heads/session/"));
+        let mut slugs: Vec<Slug> = branches.filter_map(|name| name.parse().ok()).collect();
+        if let Ok(entries) = fs::read_dir(self.workspace_root()) {
+            let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+            slugs.extend(names.filter_map(|name| name.parse::<Slug>().ok()));
+        }
         slugs.sort();
-        slugs
+        slugs.dedup();
+        slugs.retain(|slug| self.workspace(slug).is_some());
+        Ok(slugs)
     }
 
     /// Says why a workspace has to stay, if it has to.

@@ -67,7 +67,14 @@ impl Work {
     /// Returns where claims can be: some hosts take no refs but branches.
     fn probed(&self, report: &mut InitReport) -> Result<String> {
         let Some(remote) = &self.repo.remote else {
-            report.notices.push("there is no remote: work sessions are of this repository alone".to_owned());
+            let told = self.repo.git.text(["remote"])?;
+            report.notices.push(match told.lines().next() {
+                None => "there is no remote: work sessions are of this repository alone".to_owned(),
+                Some(remote) => format!(
+                    "work sessions are of this repository alone, as it is set: `git config {REMOTE_SETTING} {remote}` \
+                     and `sess work init` share them"
+                ),
+            });
             return Ok(CLAIMS.to_owned());
         };
         let base = self.repo.look()?.base;

@@ -453,10 +453,15 @@ impl Work {
         if let Some(what) = self.unfinished(slug)? {
             return Ok(Some(format!("it {what}")));
         }
-        let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let untracked: Vec<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
-        let only_here: Vec<&str> =
-            untracked.into_iter().filter(|name| !self.is_copy(path, name)).take(5).collect();
+        let mut told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let include = self.repo.git.dir().join(INCLUDE_FILE);
+        if include.is_file() {
+            // What was copied may be ignored by git, and yet have been changed.
+            let named = format!("--exclude-from={}", include.display());
+            told += &git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
+        }
+        let untracked = told.split('\0').filter(|name| !name.is_empty());
+        let only_here: Vec<&str> = untracked.filter(|name| !self.is_copy(path, name)).take(5).collect();
         if !only_here.is_empty() {
             return Ok(Some(format!("git does not know {}", only_here.join(", "))));
         }

@@ -1,6 +1,6 @@
 //! Half-done states, what they are said to mean, and what puts them right; and cleaning up.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use sess_work::{CheckRow, Checkup, ClaimOptions, Kind, Land, Phase, Settings, Slug, State, Work};
 
@@ -170,6 +170,29 @@ fn work_that_somebody_merged_ends_its_claim_with_anybodys_next_verb() {
 }
 
 #[test]
+fn what_somebody_could_not_show_is_shown_by_anybodys_next_verb() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (taken, back) = (planned(&ann, "Taken"), planned(&ann, "Back"));
+    ann.claim(&back, &ClaimOptions::default()).expect("claimed");
+    let hook = lab.hub().join("hooks/pre-receive");
+    fs::write(&hook, "#!/bin/sh\nwhile read old new ref; do [ $ref != refs/heads/main ] || exit 1; done\n")
+        .expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    assert_eq!(ann.claim(&taken, &ClaimOptions::default()).expect("claimed").notices.len(), 1);
+    assert_eq!(ann.release(&back, None).expect("given back").len(), 1);
+    assert_eq!((state(&bob, &taken), state(&bob, &back)), (Some(State::Planned), Some(State::Active)));
+    let checkup = bob.doctor(false).expect("checked");
+    assert!(row(&checkup, &taken).meaning.contains("goes to active/"), "{checkup:?}");
+    assert!(row(&checkup, &back).meaning.contains("goes to planned/"), "{checkup:?}");
+    // Half done or not, it is Ann's and nobody else's.
+    assert_eq!(bob.claim(&taken, &ClaimOptions::default()).expect_err("it is Ann's").kind, Kind::Claimed);
+    fs::remove_file(&hook).expect("removed");
+    planned(&bob, "Something else");
+    assert_eq!((state(&bob, &taken), state(&bob, &back)), (Some(State::Active), Some(State::Planned)));
+}
+
+#[test]
 fn nothing_that_is_only_there_is_cleaned_up() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
@@ -184,6 +207,16 @@ fn nothing_that_is_only_there_is_cleaned_up() {
     let (untracked, place) = claimed("Untracked");
     fs::write(place.join("notes.txt"), "only here\n").expect("written");
     own.release(&untracked, None).expect("given back");
+    fs::write(dir.join(".worktreeinclude"), ".env\n").expect("written");
+    fs::write(dir.join(".env"), "KEY=1\n").expect("written");
+    fs::write(dir.join(".git/info/exclude"), ".env\n/.sessions/\n").expect("written");
+    let (copied, place) = claimed("Copied");
+    assert!(place.join(".env").is_file());
+    own.complete(&copied, None).expect("completed");
+    assert!(!place.exists(), "an unchanged copy is nothing to keep");
+    let (changed, place) = claimed("Changed");
+    fs::write(place.join(".env"), "KEY=2\n").expect("written");
+    own.complete(&changed, None).expect("completed");
     let (stashed, place) = claimed("Stashed");
     fs::write(place.join("readme.md"), "changed\n").expect("written");
     lab.git(&place, &["stash", "--quiet"]);
@@ -199,8 +232,13 @@ fn nothing_that_is_only_there_is_cleaned_up() {
         let gc = own.gc(dry_run).expect("cleaned up");
         let reasons: Vec<(bool, &str)> =
             gc.workspaces.iter().map(|item| (item.removed, item.reason.as_str())).collect();
-        let expected =
-            [(&held, "held here"), (&late, "did not land"), (&stashed, "stashed"), (&untracked, "notes.txt")];
+        let expected = [
+            (&changed, ".env"),
+            (&held, "held here"),
+            (&late, "did not land"),
+            (&stashed, "stashed"),
+            (&untracked, "notes.txt"),
+        ];
         assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
         for ((removed, reason), (slug, words)) in reasons.into_iter().zip(expected) {
             assert!(!removed && reason.contains(words), "{slug}: {reason}");

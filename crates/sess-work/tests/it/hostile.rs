@@ -187,6 +187,12 @@ fn nothing_of_a_repository_runs_through_any_verb() {
     own.amend(&slug, Some("# X\n## Context\nc\n## Acceptance Criteria\n- [ ] a\n"), "why not")
         .expect("amended");
     canary.check_silent("list, show, heartbeat, amend");
+    own.drift(&slug).expect("compared");
+    own.status(&slug).expect("told");
+    own.context(&slug, 4_000).expect("told");
+    work(&workspace).blame("list.txt", 9).expect("told");
+    own.kb_list().expect("listed");
+    canary.check_silent("drift, status, context, blame, kb");
     let here = work(&workspace);
     here.hook("pre-commit", &[]).expect("nothing is staged");
     here.hook("pre-push", &["origin".to_owned(), "url".to_owned(), format!("refs/heads/session/{slug}")])

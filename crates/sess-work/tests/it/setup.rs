@@ -133,6 +133,11 @@ fn without_a_remote_it_says_so_and_the_checkout_follows() {
     assert!(dir.join("_AGENTS/sessions/planned/.gitkeep").is_file());
     assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
     assert_eq!(work(&dir).init(&ALL).expect("again").changed, Vec::<String>::new());
+    // A remote that comes later is no reason to look for claims elsewhere, unless somebody says so.
+    lab.git(&dir, &["remote", "add", "origin", "../hub.git"]);
+    let report = work(&dir).init(&ALL).expect("again");
+    assert!(report.notices[0].contains("git config intersession.remote origin"), "{report:?}");
+    assert_eq!(work(&dir).repo().remote(), None);
 }
 
 #[test]
