@@ -6,7 +6,7 @@ import { workLink } from '../state/route';
 import { type Known, refreshWork, titleOfWork } from '../state/work';
 import { oneLine } from '../text/clean';
 import { leaseWords, whoWords } from '../text/lease';
-import { ago, clock, moment } from '../text/time';
+import { ago, clock, day, moment } from '../text/time';
 import { Ago, Empty, Icon } from './parts';
 
 export function Lease({ holder }: { holder: WorkHolder }) {
@@ -52,6 +52,14 @@ export function Labels({ labels }: { labels: string[] }) {
 export function When({ at }: { at: string }) {
   const time = Date.parse(at);
   return Number.isNaN(time) ? <span>{oneLine(at)}</span> : <Ago at={time} />;
+}
+
+/** The time of day, with the day unless it is today. */
+export function Since({ at }: { at: string }) {
+  const time = Date.parse(at);
+  if (Number.isNaN(time)) return <span>{oneLine(at)}</span>;
+  const name = day(time, minuteHand.value);
+  return <time dateTime={new Date(time).toISOString()} title={moment(time)}>{name === 'Today' ? '' : `${name} `}{clock(time)}</time>;
 }
 
 export const STATE_NAMES: Record<WorkState, string> = {

@@ -9,7 +9,7 @@ import { manyLines, oneLine } from '../text/clean';
 import { whoWords } from '../text/lease';
 import { Empty, Icon, Markdown, SessionLink, Skeleton } from './parts';
 import { leaveFor } from './WorkBoard';
-import { Age, Holder, Labels, Lease, NotShown, STATE_NAMES, WaitsFor, When, WorkLink } from './WorkParts';
+import { Age, Holder, Labels, Lease, NotShown, Since, STATE_NAMES, WaitsFor, When, WorkLink } from './WorkParts';
 
 export function WorkSessionView({ slug }: { slug: string }) {
   const known = opened.value;
@@ -111,7 +111,7 @@ function Standing({ value }: { value: WorkSession }) {
       {holder && isActive && (
         <>
           <p><Holder holder={holder} /></p>
-          <p class="card-line"><Lease holder={holder} /><span class="muted">since <When at={holder.since} /></span>{holder.attempt > 1 && <span class="muted">attempt {holder.attempt}</span>}</p>
+          <p class="card-line"><Lease holder={holder} /><span class="muted">since <Since at={holder.since} /></span>{holder.attempt > 1 && <span class="muted">attempt {holder.attempt}</span>}</p>
           {holder.session && <p class="card-line"><Icon name="chat" />at work in <SessionLink reference={holder.session} /></p>}
         </>
       )}
