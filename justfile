@@ -54,6 +54,7 @@ fuzz seconds="60":
 # The figures of the store and of the whole program, each beside its bound.
 bench:
     cargo bench --package sess-store
+    cargo bench --package sess-work
     cargo bench --package sess
 
 # Write the configuration's JSON Schema anew; a test compares it.

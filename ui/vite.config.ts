@@ -25,7 +25,7 @@ export default defineConfig({
   },
   server: {
     proxy: Object.fromEntries(
-      ['/ws', '/login', '/logout', '/attachments', '/sessions', '/runs', '/tokens'].map((path) => [
+      ['/ws', '/login', '/logout', '/attachments', '/sessions', '/runs', '/tokens', '/work'].map((path) => [
         path,
         { target: process.env['SESS_GATEWAY'] ?? 'http://127.0.0.1:4747', ws: path === '/ws' },
       ]),

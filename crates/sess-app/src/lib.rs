@@ -30,6 +30,7 @@ mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
+mod working;
 
 use std::{
     collections::HashSet,
@@ -90,6 +91,8 @@ pub struct Settings {
     pub cwd: Option<String>,
     /// The repository that contains `cwd`.
     pub repo: Option<String>,
+    /// What this machine is called.
+    pub host: String,
     /// The clock.
     pub now: fn() -> Timestamp,
     /// 128 random bits.

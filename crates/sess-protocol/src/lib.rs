@@ -13,6 +13,7 @@ pub mod plans;
 pub mod runs;
 pub mod sessions;
 pub mod tokens;
+pub mod work;
 
 use serde_json::{Value, json};
 
@@ -77,6 +78,8 @@ pub fn schema() -> Value {
         tokens::LoggedIn,
         tokens::Login,
         tokens::Tokens,
+        work::WorkBoard,
+        work::WorkSession,
     );
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

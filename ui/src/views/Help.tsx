@@ -2,18 +2,19 @@
 
 import { signal } from '@preact/signals';
 import { may } from '../state/rights';
-import { go, route, sessionLink } from '../state/route';
+import { go, route, sessionLink, workLink } from '../state/route';
 import { composerKeys } from './Composer';
 import { Dialog } from './parts';
 import { moveInList } from './Sidebar';
 import { transcriptKeys } from './TranscriptPane';
+import { boardKeys } from './WorkBoard';
 
 export const helpOpen = signal(false);
 
 const GROUPS: { name: string; keys: [string, string][] }[] = [
   {
     name: 'Go to',
-    keys: [['g s', 'Sessions'], ['g t', 'Transcript'], ['g p', 'Plan'], ['g u', 'Runs of this session'], ['g r', 'All runs'], ['g ,', 'Settings']],
+    keys: [['g s', 'Sessions'], ['g t', 'Transcript'], ['g p', 'Plan'], ['g u', 'Runs of this session'], ['g r', 'All runs'], ['g w', 'Work sessions'], ['g ,', 'Settings']],
   },
   {
     name: 'Sessions',
@@ -22,6 +23,10 @@ const GROUPS: { name: string; keys: [string, string][] }[] = [
   {
     name: 'Transcript',
     keys: [['j  k', 'Next, previous message'], ['Shift G', 'Newest message'], ['i', 'Write a message'], ['Enter', 'Send'], ['Shift Enter', 'New line'], ['Esc', 'Stop the run, or leave the field']],
+  },
+  {
+    name: 'Work sessions',
+    keys: [['j  k', 'Next, previous card'], ['h  l', 'Column to the left, to the right'], ['Enter', 'Open it'], ['Esc', 'Back to the board']],
   },
 ];
 
@@ -43,7 +48,7 @@ export function Help() {
           </section>
         ))}
       </div>
-      <p class="hint"><kbd>j</kbd> and <kbd>k</kbd> move in the transcript when the focus is there, and in the list otherwise.</p>
+      <p class="hint"><kbd>j</kbd> and <kbd>k</kbd> move in the transcript when the focus is there, on the board when it is open, and in the list otherwise.</p>
     </Dialog>
   );
 }
@@ -73,6 +78,7 @@ export function watchKeys(): void {
         go('#/');
         requestAnimationFrame(() => moveInList(0));
       } else if (event.key === 'r') goAndFocus('#/runs');
+      else if (event.key === 'w') goAndFocus(workLink());
       else if (event.key === ',') goAndFocus('#/settings');
       else if (event.key === 't' && key) goAndFocus(sessionLink(key), '.transcript[tabindex]');
       else if (event.key === 'p' && key) goAndFocus(sessionLink(key, 'plan'));
@@ -80,7 +86,12 @@ export function watchKeys(): void {
       else handled = false;
     } else {
       const inTranscript = target.closest('.transcript') !== null;
-      const move = (by: number) => (inTranscript && transcriptKeys.move ? transcriptKeys.move(by) : moveInList(by));
+      const onBoard = at.view === 'work' && at.slug === undefined && target.closest('.session-list') === null;
+      const move = (by: number) => {
+        if (inTranscript && transcriptKeys.move) transcriptKeys.move(by);
+        else if (onBoard) boardKeys.down(by);
+        else moveInList(by);
+      };
       switch (event.key) {
         case 'g':
           afterG = event.timeStamp;
@@ -93,6 +104,15 @@ export function watchKeys(): void {
           break;
         case 'k':
           move(-1);
+          break;
+        case 'h':
+        case 'l':
+          if (onBoard) boardKeys.across(event.key === 'h' ? -1 : 1);
+          else handled = false;
+          break;
+        case 'Escape':
+          if (at.view === 'work' && at.slug !== undefined) go(workLink());
+          else handled = false;
           break;
         case 'G':
           transcriptKeys.newest?.();

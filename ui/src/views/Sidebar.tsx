@@ -7,7 +7,7 @@ import type { Row } from '../api/types';
 import { type Props as ListProps, VirtualList } from '../lists/VirtualList';
 import { agentOf, type Filter, NO_FILTER } from '../state/filter';
 import { denied, may } from '../state/rights';
-import { go, route, sessionLink } from '../state/route';
+import { go, route, sessionLink, workLink } from '../state/route';
 import { agents, filter, glanceAt, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, total } from '../state/sessions';
 import { isUnread } from '../state/settings';
 import { oneLine } from '../text/clean';
@@ -44,6 +44,7 @@ export function Sidebar() {
       <SessionList current={current} />
       <div class="sidebar-foot">
         <a href="#/runs" aria-current={route.value.view === 'runs' ? 'page' : undefined}><Icon name="tree" />Runs</a>
+        {may('read') && <a href={workLink()} aria-current={route.value.view === 'work' ? 'page' : undefined} title="Work sessions (g w)"><Icon name="board" />Work</a>}
         <a href="#/settings" aria-current={route.value.view === 'settings' ? 'page' : undefined}><Icon name="gear" />Settings</a>
         <ConnectionBadge />
       </div>

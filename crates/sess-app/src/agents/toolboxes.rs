@@ -53,8 +53,13 @@ impl Toolbox for AppTools {
             name: tool.name.to_owned(),
             description: tool.description.to_owned(),
             input_schema: tool.input_schema.clone(),
-            // They touch this store alone.
-            reach: if tool.annotations.read_only { Reach::Harmless } else { Reach::Own },
+            reach: match (tool.annotations.read_only, tool.toolset) {
+                (true, _) => Reach::Harmless,
+                // Others see what becomes of work sessions: they are in a repository that is shared.
+                (false, Toolset::Work) => Reach::World,
+                // These touch this store alone.
+                (false, Toolset::SessionPlan | Toolset::SessionContext | Toolset::Sessions) => Reach::Own,
+            },
         };
         ours.map(def).collect()
     }

@@ -40,6 +40,11 @@ fn each_tool_has_the_title_and_the_hints_of_its_contract() {
             "sessions: agents_list List Agents (read-only, idempotent)",
             "sessions: sessions_inbox Open Inbox (idempotent)",
             "sessions: sessions_reply Reply to Message ()",
+            "work: work_list List Work Sessions (read-only, idempotent)",
+            "work: work_claim Claim Work Session (idempotent)",
+            "work: work_note Note In Work Session ()",
+            "work: work_status Work Session Status (read-only, idempotent)",
+            "work: work_finish Finish Work Session ()",
         ]
     );
     for tool in tools::all() {
@@ -90,6 +95,11 @@ fn arguments_are_closed_and_name_what_is_required() {
     check("agents_list", &[], json!([]));
     check("sessions_inbox", &["limit"], json!([]));
     check("sessions_reply", &["runId", "message"], json!(["runId", "message"]));
+    check("work_list", &["state", "ready"], json!([]));
+    check("work_claim", &["slug", "label", "ignoreDependencies"], json!([]));
+    check("work_note", &["kind", "text", "slug", "draft"], json!(["kind", "text"]));
+    check("work_status", &["slug"], json!([]));
+    check("work_finish", &["outcome", "slug", "reason", "notes", "commitMessage"], json!(["outcome"]));
 }
 
 /// Checks a value against the part of JSON Schema that our schemas use, and that they use no other.

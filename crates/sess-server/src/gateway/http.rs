@@ -5,6 +5,7 @@ pub(super) mod plans;
 pub(super) mod runs;
 pub(super) mod sessions;
 pub(super) mod tokens;
+pub(super) mod work;
 
 use std::{pin::Pin, time::Duration};
 

@@ -21,6 +21,7 @@ use sess_protocol::{
     runs::{ListRuns, RunRow, Runs, WaitBody, Waited},
     sessions::{Agents, ListSessions, Row, Rows, SendAnswer, SendBody, SessionQuery, UploadQuery, Uploaded},
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
+    work::{WorkBoard, WorkSession},
 };
 
 use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State, ws};
@@ -198,6 +199,12 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         post("/runs/{runId}/cancel", "Asks a run to stop.")
             .json::<RunRow>(200)
             .needs(Scope::Write, |call, access| Box::pin(http::runs::cancel(call, access))),
+        get("/work", "Lists the work sessions of the repository that the gateway was started in.")
+            .json::<WorkBoard>(200)
+            .needs(Scope::Read, |call, access| Box::pin(http::work::board(call, access))),
+        get("/work/{slug}", "Returns one work session: its plan, its worklog, who had it.")
+            .json::<WorkSession>(200)
+            .needs(Scope::Read, |call, access| Box::pin(http::work::session(call, access))),
         post("/attachments", "Takes a file that `chat.send` then names. It is kept for some minutes.")
             .query::<UploadQuery>()
             .body(Takes::File)

@@ -87,6 +87,7 @@ fn toolset_name(kind: &ToolsetKind) -> &'static str {
         ToolsetKind::SessionPlan => "session_plan",
         ToolsetKind::SessionContext => "session_context",
         ToolsetKind::Sessions => "sessions",
+        ToolsetKind::Work => "work",
         ToolsetKind::Filesystem { .. } => "filesystem",
         ToolsetKind::Shell { .. } => "shell",
         ToolsetKind::UserPrompt => "user_prompt",

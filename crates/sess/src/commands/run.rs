@@ -199,6 +199,18 @@ pub fn agents(
     trust: Trust,
     lease: Duration,
 ) -> anyhow::Result<Agents> {
+    agents_in(context, context.env.clone(), team, person, trust, lease)
+}
+
+/// [`agents`], whose tools see this environment.
+pub fn agents_in(
+    context: &Context,
+    tools_env: Vec<(String, String)>,
+    team: Team,
+    person: Arc<dyn Person>,
+    trust: Trust,
+    lease: Duration,
+) -> anyhow::Result<Agents> {
     let env = context.env.clone();
     let open_model = move |spec: &sess_core::agent::ModelSpec| {
         let variable = |name: &str| {
@@ -206,7 +218,7 @@ pub fn agents(
         };
         model::open(spec, model::endpoint_for(spec, &variable))
     };
-    let world = World::new(context, &team)?;
+    let world = World::new(context, tools_env, &team)?;
     let setup = AgentsSetup {
         team,
         open_model: Box::new(open_model),
@@ -230,11 +242,11 @@ struct World {
 }
 
 impl World {
-    fn new(context: &Context, team: &Team) -> anyhow::Result<Self> {
+    fn new(context: &Context, env: Vec<(String, String)>, team: &Team) -> anyhow::Result<Self> {
         let settings = context.app.settings();
         let root = settings.cwd.as_ref().context("the working directory is gone: change to another one")?;
         let exe = std::env::current_exe().context("cannot tell which program this is")?;
-        let env = without_keys(context.env.clone(), team);
+        let env = without_keys(env, team);
         Ok(Self {
             root: PathBuf::from(root),
             env,
@@ -272,6 +284,7 @@ impl World {
             ToolsetKind::SessionPlan
             | ToolsetKind::SessionContext
             | ToolsetKind::Sessions
+            | ToolsetKind::Work
             | ToolsetKind::UserPrompt => {
                 return Err("these tools touch nothing outside".to_owned());
             }

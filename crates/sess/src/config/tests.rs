@@ -398,7 +398,7 @@ fn a_mistake_in_an_agent_is_told_with_its_spot() {
         ),
         (
             "    toolsets: [{type: x}]\n",
-            "agents.yaml:4:23: agents.root.toolsets[0].type: \"x\" is not known here: expected session_plan, session_context, sessions, filesystem, shell, user_prompt, handoff, transfer_task or mcp",
+            "agents.yaml:4:23: agents.root.toolsets[0].type: \"x\" is not known here: expected session_plan, session_context, sessions, work, filesystem, shell, user_prompt, handoff, transfer_task or mcp",
         ),
         (
             "    subagents: {allowAgents: [a b]}\n",
@@ -489,7 +489,7 @@ fn a_mistake_elsewhere_is_told_with_its_spot() {
         ("agnts: {}\n", "agents.yaml:1:1: unknown key \"agnts\": did you mean \"agents\"?"),
         (
             "store: {}\n",
-            "agents.yaml:1:1: unknown key \"store\": expected agents, models, permissions, plans, tools, session or gateway",
+            "agents.yaml:1:1: unknown key \"store\": expected agents, models, permissions, plans, tools, session, gateway or work",
         ),
         ("agents: [root]\n", "agents.yaml:1:9: agents: expected a map of keys, found a list"),
         (
@@ -572,7 +572,7 @@ fn a_mistake_elsewhere_is_told_with_its_spot() {
         // All that can be told at once is.
         (
             "a1: 1\nplns: 1\nagents: 1\n",
-            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans, tools, session or gateway\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
+            "agents.yaml:1:1: unknown key \"a1\": expected agents, models, permissions, plans, tools, session, gateway or work\nagents.yaml:2:1: unknown key \"plns\": did you mean \"plans\"?\nagents.yaml:3:9: agents: expected a map of keys, found the number 1",
         ),
     ] {
         refused(text, said);

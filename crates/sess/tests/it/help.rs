@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 30] = [
     "demo",
     "mcp",
     "serve",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 29] = [
     "cancel",
     "search",
     "plan",
+    "work",
     "events",
     "star",
     "unstar",
@@ -57,6 +58,48 @@ fn every_command_explains_itself() {
     for plan in ["show", "write", "edit", "log", "diff", "approve", "request-changes", "done", "export"] {
         assert!(world.ok(["plan", plan, "--help"]).contains(&format!("Usage: sess plan {plan}")));
     }
+    let verbs = world.ok(["work", "--help"]);
+    for work in [
+        "init",
+        "new",
+        "edit",
+        "ready",
+        "unready",
+        "list",
+        "show",
+        "board",
+        "claim",
+        "env",
+        "exec",
+        "log",
+        "plan",
+        "sub",
+        "learn",
+        "sync",
+        "land",
+        "status",
+        "drift",
+        "heartbeat",
+        "release",
+        "takeover",
+        "amend",
+        "complete",
+        "abandon",
+        "retry",
+        "watch",
+        "kb",
+        "adopt",
+        "context",
+        "blame",
+        "run",
+        "doctor",
+        "gc",
+        "uninstall",
+    ] {
+        assert!(verbs.contains(&format!("\n  {work} ")), "{work}");
+        assert!(world.ok(["work", work, "--help"]).contains(&format!("Usage: sess work {work}")));
+    }
+    assert!(!verbs.contains("\n  hook "), "{verbs}");
     for config in ["check", "show", "schema", "trust"] {
         assert!(world.ok(["config", config, "--help"]).contains(&format!("Usage: sess config {config}")));
     }
@@ -86,7 +129,10 @@ fn completions_are_what_the_shell_reads() {
         [("bash", "complete -F _sess"), ("zsh", "#compdef sess"), ("fish", "complete -c sess")]
     {
         let script = world.ok(["completions", shell]);
-        assert!(script.contains(sign) && script.contains("request-changes"), "{shell}");
+        assert!(
+            script.contains(sign) && script.contains("request-changes") && script.contains("takeover"),
+            "{shell}"
+        );
         let file = world.write("completions", &script);
         // Shells that are not here cannot say.
         if let Ok(checked) = Command::new(shell).arg("-n").arg(&file).status() {

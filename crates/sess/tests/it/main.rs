@@ -32,4 +32,5 @@ mod terminal;
 mod tokens;
 mod tools;
 mod transfer;
+mod work;
 mod world;

@@ -45,7 +45,7 @@ impl Server {
         answer["result"]["content"][0]["text"].as_str().map_or_else(|| answer.to_string(), str::to_owned)
     }
 
-    fn tools(&mut self) -> Vec<String> {
+    pub fn tools(&mut self) -> Vec<String> {
         let answer = self.ask("tools/list", &json!({}));
         let tools = answer["result"]["tools"].as_array().expect("a list");
         tools.iter().map(|tool| tool["name"].as_str().expect("text").to_owned()).collect()

@@ -1,0 +1,214 @@
+//! Claims beside the lock file on the main branch, on the same machine in the same run.
+//!
+//! `cargo bench -p sess-work`; `SESS_BENCH_SCALE=0.1` shrinks the list for a smoke run, an argument runs only the parts
+//! whose name contains it. A claim counts when its ref is confirmed; everybody goes on with what follows at once, so
+//! that those who are slower feel it. The other way is a line in a file: fetch, look, append, commit, push, and from
+//! the start when somebody else pushed.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+#[path = "../tests/it/lab.rs"]
+#[expect(dead_code, reason = "the tests use all of it")]
+mod lab;
+#[path = "../tests/it/many.rs"]
+#[expect(dead_code, reason = "the tests use all of it")]
+mod many;
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sess_work::{ClaimOptions, Kind, Slug, Work, Workspace};
+
+use crate::{
+    lab::Lab,
+    many::{clones, planned_many},
+};
+
+/// How often the rate for 32 clones has to be that of the lock file.
+const TIMES_FASTER: f64 = 20.0;
+const ROUNDS: usize = 3;
+/// More of them take minutes, by the lock file.
+const CLONES_FOR_ROUNDS_MAX: usize = 8;
+const LISTED: f64 = 1_000.0;
+
+fn main() {
+    let part = std::env::args().nth(1).filter(|part| !part.starts_with('-')).unwrap_or_default();
+    println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "other", "ratio");
+    for count in [8, 32] {
+        if format!("different-{count}").contains(&part) {
+            different(count);
+        }
+        if format!("same-{count}").contains(&part) {
+            same(count);
+        }
+    }
+    if "list".contains(&part) {
+        list();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark is its own binary, and reads its one setting here"
+)]
+fn scale() -> f64 {
+    std::env::var("SESS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
+}
+
+fn rounds(clones: usize) -> usize {
+    if clones > CLONES_FOR_ROUNDS_MAX { 1 } else { ROUNDS }
+}
+
+fn bare() -> ClaimOptions {
+    ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Starts everybody at once; returns how long it took until the last one said that it was through.
+fn together<T: Sync>(workers: &[T], work: impl Fn(usize, &T, &dyn Fn()) + Sync) -> Duration {
+    let start = Barrier::new(workers.len());
+    let (start, work) = (&start, &work);
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter()
+            .enumerate()
+            .map(|(n, worker)| {
+                scope.spawn(move || {
+                    start.wait();
+                    let begun = Instant::now();
+                    let through = std::sync::OnceLock::new();
+                    work(n, worker, &|| {
+                        through.get_or_init(|| begun.elapsed());
+                    });
+                    *through.get().expect("it says so")
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).max().expect("somebody")
+    })
+}
+
+/// A session for everybody.
+fn different(count: usize) {
+    let lab = Lab::new();
+    let workers = clones(&lab, count);
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for round in 0..rounds(count) {
+        let slugs = planned_many(&lab, &format!("different-{count}-{round}"), count);
+        let took = together(&workers, |n, (_, work), through| {
+            work.take(&slugs[n], &bare()).expect("nobody else wants it");
+            through();
+            work.claim(&slugs[n], &bare()).expect("it goes on");
+        });
+        ours.push(count as f64 / took.as_secs_f64());
+        let took = together(&workers, |n, (dir, _), through| {
+            assert!(lock_line(dir, &slugs[n]), "nobody else wants it");
+            through();
+        });
+        other.push(count as f64 / took.as_secs_f64());
+    }
+    let goal = (count == 32).then_some(TIMES_FASTER);
+    rates(&format!("claims a second, {count} clones, different sessions"), ours, other, goal);
+}
+
+/// One session that everybody is after.
+fn same(count: usize) {
+    let lab = Lab::new();
+    let workers = clones(&lab, count);
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for slug in planned_many(&lab, &format!("same-{count}"), rounds(count)) {
+        let took = together(&workers, |_, (_, work), through| match work.take(&slug, &bare()) {
+            Ok(_) => {
+                through();
+                work.claim(&slug, &bare()).expect("it goes on");
+            }
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Claimed, "{error}");
+                through();
+            }
+        });
+        ours.push(count as f64 / took.as_secs_f64());
+        let took = together(&workers, |_, (dir, _), through| {
+            lock_line(dir, &slug);
+            through();
+        });
+        other.push(count as f64 / took.as_secs_f64());
+    }
+    rates(&format!("answers a second, {count} clones, the same session"), ours, other, None);
+}
+
+fn rates(figure: &str, ours: Vec<f64>, other: Vec<f64>, goal: Option<f64>) {
+    let (ours, other) = (median(ours), median(other));
+    let ratio = ours / other;
+    let goal = match goal {
+        Some(goal) if ratio < goal => format!(">= {goal} x  MISSED"),
+        Some(goal) => format!(">= {goal} x"),
+        None => String::new(),
+    };
+    println!("{figure:<54} {ours:>10.1}/s {other:>10.1}/s {ratio:>7.2}   {goal}");
+}
+
+/// Claims by a line in a file of the main branch; whether the line is ours.
+fn lock_line(dir: &Path, slug: &Slug) -> bool {
+    loop {
+        assert!(git(dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
+        assert!(git(dir, &["reset", "--quiet", "--hard", "FETCH_HEAD"]), "it can be reset");
+        let path = dir.join("bench.lock");
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        if known.lines().any(|line| line.split(':').next() == Some(slug.as_str())) {
+            return false;
+        }
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).expect("a file");
+        writeln!(file, "{slug}:{}", dir.display()).expect("written");
+        assert!(git(dir, &["add", "bench.lock"]), "it can be added");
+        assert!(git(dir, &["commit", "--quiet", "-m", "Claim session"]), "it can be committed");
+        if git(dir, &["push", "--quiet", "origin", "HEAD:main"]) {
+            return true;
+        }
+    }
+}
+
+fn git(dir: &Path, args: &[&str]) -> bool {
+    let mut command = Command::new("git");
+    command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(args).current_dir(dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().expect("git runs").success()
+}
+
+/// The list, beside the commands of git that read the same.
+fn list() {
+    #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "a rough number of sessions")]
+    let count = (LISTED * scale()).max(10.0) as usize;
+    let lab = Lab::new();
+    planned_many(&lab, "listed", count);
+    let (dir, work): (PathBuf, Work) = clones(&lab, 1).pop().expect("one");
+    let (mut ours, mut own) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        let rows = work.list(&work.see().expect("seen")).expect("listed");
+        ours.push(begun.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(rows.len(), count);
+        let begun = Instant::now();
+        assert!(git(&dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
+        let read =
+            "git ls-tree -r FETCH_HEAD _AGENTS/sessions | cut -d' ' -f3 | cut -f1 | git cat-file --batch";
+        let ended = Command::new("sh").args(["-c", read]).current_dir(&dir).output().expect("it runs");
+        own.push(begun.elapsed().as_secs_f64() * 1e3);
+        assert!(ended.status.success() && ended.stdout.len() > count, "it read them");
+    }
+    let (ours, own) = (median(ours), median(own));
+    let ratio = ours / own;
+    let figure = format!("list of {count} work sessions, beside git reading them");
+    println!("{figure:<54} {ours:>9.1} ms {own:>9.1} ms {ratio:>7.2}   ");
+}

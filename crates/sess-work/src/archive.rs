@@ -1,0 +1,89 @@
+//! Ended claims leave the list of claims, and stay in one chain that keeps everything that they lead to.
+
+use crate::{
+    Claim, Kind, Move, Moved, Oid, Record, Repo, Result, Seen, Slug, Standing, State, Work,
+    hub::{CLAIM_FILE, LOG_LINE, read_all},
+};
+
+/// How much of a chain is read.
+const RECORDS_MAX: usize = 200;
+
+impl Work {
+    /// Takes ended claims off the list, in one step; returns how many.
+    pub fn archive(&self) -> Result<usize> {
+        let seen = self.see()?;
+        let ended = self.to_be_archived(&seen);
+        if ended.is_empty() {
+            return Ok(0);
+        }
+        let log = seen.view.log.clone();
+        let mut head = log.clone();
+        let mut moves = Vec::new();
+        for record in &ended {
+            head = Some(self.repo.write_log(head.as_ref(), record)?);
+            moves.push(Move {
+                name: self.repo.claim_ref(&record.claim.slug),
+                from: Some(record.oid.clone()),
+                to: None,
+            });
+        }
+        moves.push(Move { name: self.repo.log_ref(), from: log, to: head });
+        match self.repo.advance(&moves)? {
+            Moved::Done => Ok(ended.len()),
+            // Somebody else is at it: the next verb finds what is left.
+            Moved::Overtaken { .. } => Ok(0),
+            Moved::Rejected(words) => Err(crate::Error::new(Kind::Rejected, words).next("sess work gc")),
+        }
+    }
+
+    /// Returns the claims that nothing comes after.
+    pub(crate) fn to_be_archived<'a>(&self, seen: &'a Seen) -> Vec<&'a Record> {
+        let is_over = |record: &&Record| {
+            let rests = matches!(seen.standing(&record.claim.slug), Standing::Rests(State::Completed));
+            record.claim.phase.has_ended() && rests
+        };
+        seen.view.claims.values().filter(is_over).collect()
+    }
+
+    /// Returns the records behind a session's claim, newest first, also when that is off the list.
+    pub(crate) fn chain(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Claim>> {
+        let last = match seen.record(slug) {
+            Some(record) => Some(record.oid.clone()),
+            None => self.archived(slug, seen)?,
+        };
+        let Some(last) = last else { return Ok(Vec::new()) };
+        let count = format!("--max-count={RECORDS_MAX}");
+        let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
+        let names: Vec<String> = told.lines().map(|oid| format!("{oid}:{CLAIM_FILE}")).collect();
+        let claims = read_all(&self.repo.git, &names)?.into_iter().flatten();
+        Ok(claims.filter_map(|json| serde_json::from_slice(&json).ok()).collect())
+    }
+
+    /// Returns the last record of a session whose claim was taken off the list.
+    fn archived(&self, slug: &Slug, seen: &Seen) -> Result<Option<Oid>> {
+        let Some(log) = &seen.view.log else { return Ok(None) };
+        let line = format!("{LOG_LINE}{slug}");
+        let told = self.repo.git.text([
+            "rev-list",
+            "--first-parent",
+            "--no-commit-header",
+            "--format=%P%x09%s",
+            "--fixed-strings",
+            &format!("--grep={line}"),
+            log.as_str(),
+        ])?;
+        // Another session's name may begin like this one's.
+        let mut entries = told.lines().filter_map(|entry| entry.split_once('\t'));
+        let parents = entries.find(|(_, subject)| *subject == line).map(|(parents, _)| parents);
+        Ok(parents.and_then(|parents| parents.split(' ').next_back()).and_then(|oid| oid.parse().ok()))
+    }
+}
+
+impl Repo {
+    fn write_log(&self, before: Option<&Oid>, record: &Record) -> Result<Oid> {
+        let tree = self.git.feed(["mktree"], b"")?;
+        let tree: Oid = String::from_utf8_lossy(&tree).trim().parse().map_err(crate::Error::failed)?;
+        let parents: Vec<&Oid> = before.into_iter().chain([&record.oid]).collect();
+        self.commit_tree(&tree, &parents, &format!("{LOG_LINE}{}\n", record.claim.slug))
+    }
+}

@@ -1,0 +1,284 @@
+//! What SESSION.md says: the front matter for the program, and the sections for whoever does the work.
+
+use serde::Deserialize;
+
+use crate::{Error, Result, Slug};
+
+/// What a session's plan says, as far as the program has to know.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Brief {
+    pub title: String,
+    pub kind: WorkKind,
+    pub parent: Option<Slug>,
+    pub depends: Vec<Slug>,
+    /// Globs of the files that it means to change.
+    pub touches: Vec<String>,
+    pub labels: Vec<String>,
+    /// Names of checks that have to pass. What they run, the user's own configuration says.
+    pub gates: Vec<String>,
+    /// How long it should take, in minutes.
+    pub estimate_minutes: Option<u64>,
+    pub context: String,
+    pub criteria: Vec<Criterion>,
+    /// Everything below the front matter.
+    pub body: String,
+}
+
+/// What a session is for: only one kind may change the knowledge base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkKind {
+    #[default]
+    Standard,
+    KbMerge,
+}
+
+/// One line of the acceptance criteria.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Criterion {
+    pub text: String,
+    pub done: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FrontMatter {
+    title: Option<String>,
+    kind: WorkKind,
+    parent: Option<String>,
+    depends: Many,
+    touches: Many,
+    labels: Many,
+    gates: Many,
+    estimate: Option<String>,
+}
+
+/// One word, or a list of them.
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Many {
+    #[default]
+    None,
+    One(String),
+    All(Vec<String>),
+}
+
+impl Many {
+    fn words(self) -> Vec<String> {
+        match self {
+            Self::None => Vec::new(),
+            // `a, b` as people write it.
+            Self::One(text) => {
+                text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            }
+            Self::All(words) => words,
+        }
+    }
+}
+
+const FENCE: &str = "---";
+const CONTEXT: &str = "context";
+const CRITERIA: &str = "acceptance criteria";
+/// How an empty section is written, so that nobody takes it for an answer.
+pub(crate) const TO_BE_WRITTEN: &str = "_To be written._";
+
+impl Brief {
+    /// Reads a SESSION.md, with any line endings.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+        let (front, body) = split(&text);
+        let front: FrontMatter = match front {
+            None => FrontMatter::default(),
+            Some(yaml) if yaml.trim().is_empty() => FrontMatter::default(),
+            Some(yaml) => serde_saphyr::from_str(yaml).map_err(|error| {
+                let line = error.to_string().lines().next().unwrap_or_default().to_owned();
+                Error::usage(format!("the front matter of SESSION.md cannot be read: {line}"))
+                    .next("sess work edit")
+            })?,
+        };
+        let heading = body.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim);
+        let slug = |text: String| {
+            text.parse::<Slug>().map_err(|error| {
+                Error::usage(format!("SESSION.md names another session: {error}")).next("sess work edit")
+            })
+        };
+        Ok(Self {
+            title: front.title.or_else(|| heading.map(title_of)).unwrap_or_default(),
+            kind: front.kind,
+            parent: front.parent.map(slug).transpose()?,
+            depends: front.depends.words().into_iter().map(slug).collect::<Result<_>>()?,
+            touches: front.touches.words(),
+            labels: front.labels.words(),
+            gates: front.gates.words(),
+            estimate_minutes: front.estimate.as_deref().map(minutes).transpose()?,
+            context: section(body, CONTEXT).unwrap_or_default(),
+            criteria: section(body, CRITERIA).map(|text| criteria(&text)).unwrap_or_default(),
+            body: body.to_owned(),
+        })
+    }
+
+    /// Says what is missing before somebody can take it.
+    pub fn check_ready(&self, slug: &Slug) -> Result<()> {
+        let refuse = |what: &str| {
+            Err(Error::wrong_state(format!("{slug} is not ready: {what}"))
+                .next(format!("sess work edit {slug}")))
+        };
+        if self.context.trim().is_empty() {
+            return refuse("SESSION.md has no text under ## Context");
+        }
+        if self.criteria.is_empty() {
+            return refuse("SESSION.md has no checkbox (- [ ] …) under ## Acceptance Criteria");
+        }
+        Ok(())
+    }
+}
+
+/// Separates the front matter from the rest.
+fn split(text: &str) -> (Option<&str>, &str) {
+    let Some(rest) = text.strip_prefix(FENCE).and_then(|rest| rest.strip_prefix('\n')) else {
+        return (None, text);
+    };
+    let end = rest.match_indices(FENCE).map(|(at, _)| at).find(|at| {
+        let starts = *at == 0 || rest[..*at].ends_with('\n');
+        let ends = rest[at + FENCE.len()..].is_empty() || rest[at + FENCE.len()..].starts_with('\n');
+        starts && ends
+    });
+    match end {
+        Some(end) => (Some(&rest[..end]), rest[end + FENCE.len()..].trim_start_matches('\n')),
+        None => (None, text),
+    }
+}
+
+/// `Session: Add user login` is titled as it says.
+fn title_of(heading: &str) -> String {
+    heading.strip_prefix("Session:").map_or(heading, str::trim).to_owned()
+}
+
+/// Returns the text under a heading of the second level, without comments and placeholders.
+fn section(body: &str, name: &str) -> Option<String> {
+    let mut found = None;
+    let mut is_code = false;
+    for line in body.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        match line.strip_prefix("## ").filter(|_| !is_code) {
+            Some(heading) if found.is_none() && heading.trim().eq_ignore_ascii_case(name) => {
+                found = Some(String::new());
+            }
+            Some(_) if found.is_some() => break,
+            _ => {
+                if let Some(text) = &mut found {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    let text = without_comments(&found?).replace(TO_BE_WRITTEN, "");
+    Some(text.trim().to_owned())
+}
+
+fn without_comments(text: &str) -> String {
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("<!--") {
+        kept.push_str(before);
+        rest = after.split_once("-->").map_or("", |(_, after)| after);
+    }
+    kept + rest
+}
+
+/// Returns the checkboxes of a list.
+pub(crate) fn criteria(text: &str) -> Vec<Criterion> {
+    text.lines()
+        .filter_map(|line| {
+            let item = line.trim_start().strip_prefix(['-', '*', '+'])?.trim_start().strip_prefix('[')?;
+            let (mark, text) = item.split_once(']')?;
+            let done = match mark {
+                " " | "" => false,
+                "x" | "X" => true,
+                _ => return None,
+            };
+            let text = text.trim();
+            (!text.is_empty()).then(|| Criterion { text: text.to_owned(), done })
+        })
+        .collect()
+}
+
+/// Reads `90m`, `4h` or `2d`.
+fn minutes(text: &str) -> Result<u64> {
+    let wrong = || {
+        Error::usage(format!("estimate: {text:?} in SESSION.md: expected a number and m, h or d, such as 4h"))
+            .next("sess work edit")
+    };
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| !c.is_ascii_digit()).len());
+    let unit = match unit.trim() {
+        "m" | "min" => 1,
+        "h" => 60,
+        "d" => 24 * 60,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "---\ndepends: [2025-10-13-schema]\ntouches: src/auth/**, docs/\nlabels:\n  - rust\ngates: [test]\nestimate: 4h\n---\n# Session: Add user login\n\n## Context\n\n<!-- why -->\nPeople cannot log in.\n\n## Acceptance Criteria\n\n- [ ] A person can log in\n- [x] Tests exist\n* [ ] And *this*\n- no box\n\n## Risks\n\n- [ ] not a criterion\n";
+
+    #[test]
+    fn a_plan_is_read() {
+        for text in [PLAN.to_owned(), PLAN.replace('\n', "\r\n"), format!("\u{feff}{PLAN}")] {
+            let brief = Brief::parse(&text).expect("a plan");
+            assert_eq!(brief.title, "Add user login");
+            assert_eq!(brief.depends, ["2025-10-13-schema".parse().expect("a slug")]);
+            assert_eq!(brief.touches, ["src/auth/**", "docs/"]);
+            assert_eq!(brief.labels, ["rust"]);
+            assert_eq!(brief.gates, ["test"]);
+            assert_eq!(brief.estimate_minutes, Some(240));
+            assert_eq!(brief.context, "People cannot log in.");
+            let criteria: Vec<(&str, bool)> =
+                brief.criteria.iter().map(|criterion| (criterion.text.as_str(), criterion.done)).collect();
+            assert_eq!(
+                criteria,
+                [("A person can log in", false), ("Tests exist", true), ("And *this*", false)]
+            );
+        }
+    }
+
+    #[test]
+    fn a_plan_without_front_matter_is_one() {
+        let brief = Brief::parse("# X\n\n## Context\n\nc\n\n---\n\nmore\n").expect("a plan");
+        assert_eq!(brief.title, "X");
+        assert_eq!(brief.context, "c\n\n---\n\nmore");
+        assert_eq!(brief.kind, WorkKind::Standard);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let slug: Slug = "2025-10-14-x".parse().expect("a slug");
+        let check = |text: &str, missing: &str| {
+            let error = Brief::parse(text).expect("a plan").check_ready(&slug).expect_err(text).to_string();
+            assert!(error.contains(missing), "{error}");
+        };
+        check("# X\n", "## Context");
+        check("# X\n## Context\n_To be written._\n## Acceptance Criteria\n- [ ] a\n", "## Context");
+        check("# X\n## Context\nc\n## Acceptance Criteria\n<!-- - [ ] a -->\n", "## Acceptance Criteria");
+        check("# X\n## Context\nc\n```\n## Acceptance Criteria\n- [ ] a\n```\n", "## Acceptance Criteria");
+    }
+
+    #[test]
+    fn a_front_matter_that_cannot_be_read_says_so() {
+        for wrong in [
+            "---\ndepends: [\n---\n",
+            "---\nkind: other\n---\n",
+            "---\ndepends: [../x]\n---\n",
+            "---\nestimate: soon\n---\n",
+        ] {
+            let error = Brief::parse(wrong).expect_err(wrong);
+            assert_eq!(error.kind, crate::Kind::Usage, "{error}");
+        }
+    }
+}

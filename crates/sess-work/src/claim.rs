@@ -1,0 +1,170 @@
+//! The record behind a claim: who works on a session, since when, on what plan.
+//!
+//! It is a commit that one ref leads to. Its parent is the record before it, so that the chain tells who had the
+//! session when, and why it changed hands.
+
+use serde::{Deserialize, Serialize};
+use sess_core::Timestamp;
+
+use crate::{Oid, Slug};
+
+/// One record. What a later version adds is kept by an older one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    pub slug: Slug,
+    pub phase: Phase,
+    pub owner: Owner,
+    /// Who it is, for people to read.
+    pub user: User,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    pub host: String,
+    pub pid: u32,
+    /// The branch that the work lands on, and where it was when the session was claimed.
+    pub base: String,
+    pub base_commit: Oid,
+    pub branch: String,
+    /// The blob of SESSION.md that this attempt goes by.
+    pub plan: Oid,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amendments: Vec<Amendment>,
+    /// Rises whenever the session changes hands: who has a lower one has lost it.
+    pub fence: u64,
+    /// The first is 1; a retry after it was abandoned is the next.
+    pub attempt: u32,
+    pub lease_seconds: u64,
+    #[serde(with = "rfc3339")]
+    pub claimed_at: Timestamp,
+    #[serde(with = "rfc3339")]
+    pub renewed_at: Timestamp,
+    /// Makes each record an object of its own: two equal ones could both be pushed.
+    pub nonce: String,
+    /// Why it was taken, released or ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landed: Option<Landed>,
+    #[serde(flatten)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What a claim says that is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Somebody works on it.
+    Active,
+    /// The work is done, and waits to be merged by others.
+    Landing,
+    Released,
+    Completed,
+    Abandoned,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Landing => "landing",
+            Self::Released => "released",
+            Self::Completed => "completed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// Whether nobody has the session any more.
+    pub fn has_ended(self) -> bool {
+        match self {
+            Self::Active | Self::Landing => false,
+            Self::Released | Self::Completed | Self::Abandoned => true,
+        }
+    }
+}
+
+/// Who has a session: a clone, and the agent's session in it when that is known. Never the user's name alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub clone: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Owner {
+    /// Whether `other` may act for this one: the same clone, and no other agent's session.
+    ///
+    /// A person at the terminal of the clone may: nothing says that it is another agent.
+    pub fn includes(&self, other: &Self) -> bool {
+        let is_another =
+            matches!((&self.session, &other.session), (Some(mine), Some(theirs)) if mine != theirs);
+        self.clone == other.clone && !is_another
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub name: String,
+    pub email: String,
+}
+
+/// A change of the plan while somebody works by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amendment {
+    #[serde(with = "rfc3339")]
+    pub at: Timestamp,
+    pub from: Oid,
+    pub to: Oid,
+    pub reason: String,
+}
+
+/// What became of the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Landed {
+    /// What the patch applies to.
+    pub base: Oid,
+    /// The commit that carries it all.
+    pub commit: Oid,
+    /// The last commit of the session's branch.
+    pub tip: Oid,
+    /// The plan as it was worked by, and as it lies in `completed/`: they differ by final notes.
+    pub plan: Oid,
+    pub plan_completed: Oid,
+}
+
+impl Claim {
+    pub fn lapses_at(&self) -> Timestamp {
+        let lease_ms = i64::try_from(self.lease_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        Timestamp::from_millis_clamped(self.renewed_at.as_millis().saturating_add(lease_ms))
+    }
+
+    /// Whether its lease has lapsed, by the clock of whoever asks. It is stale then, not free.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        !self.phase.has_ended() && self.lapses_at() <= now
+    }
+
+    /// Returns who has it, since when, and until when, as one sentence.
+    pub fn told(&self, now: Timestamp) -> String {
+        let Self { slug, user, host, claimed_at, .. } = self;
+        let agent = self.agent.as_deref().map(|agent| format!("{agent} of ")).unwrap_or_default();
+        let lapses_at = self.lapses_at();
+        let until = if self.is_stale(now) { "its lease lapsed at" } else { "its lease lasts until" };
+        format!("{slug} is claimed by {agent}{} on {host} since {claimed_at}; {until} {lapses_at}", user.name)
+    }
+}
+
+/// Times as people read them: RFC 3339, UTC.
+mod rfc3339 {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+    use sess_core::Timestamp;
+
+    pub(super) fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(at)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Timestamp::parse_rfc3339(&text)
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is no RFC 3339 time")))
+    }
+}

@@ -1,0 +1,377 @@
+//! Taking a session, keeping it, and giving it back.
+
+use std::path::PathBuf;
+
+use crate::{
+    Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Verb,
+    Work, repo::random_hex, workspace::Workspace,
+};
+
+/// How often somebody else may be faster before we say so.
+const TRIES_MAX: u32 = 8;
+const PLAN_FILE: &str = "SESSION.md";
+
+#[derive(Clone, Debug, Default)]
+pub struct ClaimOptions {
+    pub workspace: Workspace,
+    /// Takes it although what it depends on is not done.
+    pub ignore_dependencies: bool,
+    pub lease_seconds: Option<u64>,
+}
+
+/// A session that the caller has now.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    pub record: Record,
+    pub workspace: Option<PathBuf>,
+    /// It was the caller's already.
+    pub is_resumed: bool,
+    /// What could not be done yet, and that it will be.
+    pub notices: Vec<String>,
+}
+
+impl Work {
+    /// Takes a planned session; again by its owner, goes on with it.
+    pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
+        let (record, is_resumed) = self.take(slug, options)?;
+        self.settled(slug, record, options, is_resumed)
+    }
+
+    /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
+    ///
+    /// What people see in the repository and the workspace follow with [`Work::claim`].
+    pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
+        for _ in 0..TRIES_MAX {
+            let seen = self.see()?;
+            self.check(Verb::Claim, slug, &seen)?;
+            if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
+                return Ok((self.renewed(record, |_| {})?, true));
+            }
+            let claim = self.new_claim(slug, &seen, options)?;
+            let before = seen.record(slug).map(|record| &record.oid);
+            let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
+            match self.moved_claim(slug, before, &oid)? {
+                Moved::Done => return Ok((Record { oid, claim }, false)),
+                // Whoever was faster may have given it back already: the next look tells.
+                Moved::Overtaken { .. } => {}
+                Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
+            }
+        }
+        Err(Error::new(Kind::Claimed, format!("others are after {slug} all the time"))
+            .next("sess work list --ready"))
+    }
+
+    /// Takes the first session that is ready, and that nobody else was faster with.
+    pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Claimed> {
+        for _ in 0..TRIES_MAX {
+            let rows = self.list(&self.see()?)?;
+            let ready = rows.into_iter().filter(|row| {
+                row.ready && label.is_none_or(|label| row.labels.iter().any(|known| known == label))
+            });
+            let mut is_contended = false;
+            for row in ready {
+                match self.claim(&row.slug, options) {
+                    Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
+                        is_contended = true;
+                    }
+                    ended => return ended,
+                }
+            }
+            if !is_contended {
+                break;
+            }
+        }
+        Err(Error::wrong_state("nothing is ready to be claimed").next("sess work list"))
+    }
+
+    fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
+        let entry = seen.tree.entries.get(slug);
+        let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
+            Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
+        })?;
+        let brief = Brief::parse(&self.repo.text_of(&plan.oid)?)?;
+        let unmet = unmet(&brief, seen);
+        if !unmet.is_empty() && !options.ignore_dependencies {
+            return Err(Error::wrong_state(format!(
+                "{slug} depends on {}, which is not completed",
+                unmet.join(", ")
+            ))
+            .next(format!("sess work claim {slug} --ignore-dependencies")));
+        }
+        Ok(self.first_claim(slug, &plan.oid, seen, options))
+    }
+
+    /// Returns the record that a claim of a plan begins with.
+    pub(crate) fn first_claim(&self, slug: &Slug, plan: &Oid, seen: &Seen, options: &ClaimOptions) -> Claim {
+        let before = seen.record(slug).map(|record| &record.claim);
+        let now = self.now();
+        Claim {
+            slug: slug.clone(),
+            phase: Phase::Active,
+            owner: self.owner.clone(),
+            user: self.user.clone(),
+            agent: self.who.agent.clone(),
+            host: self.who.host.clone(),
+            pid: self.who.pid,
+            base: self.repo.base.clone(),
+            base_commit: seen.view.base.clone(),
+            branch: slug.branch(),
+            plan: plan.clone(),
+            amendments: Vec::new(),
+            fence: before.map_or(0, |claim| claim.fence) + 1,
+            attempt: before.map_or(1, |claim| claim.attempt + u32::from(claim.phase == Phase::Abandoned)),
+            lease_seconds: options.lease_seconds.unwrap_or(self.settings.lease.as_secs()),
+            claimed_at: now,
+            renewed_at: now,
+            nonce: random_hex(),
+            reason: None,
+            landed: None,
+            unknown: serde_json::Map::new(),
+        }
+    }
+
+    /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
+    pub(crate) fn settled(
+        &self,
+        slug: &Slug,
+        record: Record,
+        options: &ClaimOptions,
+        is_resumed: bool,
+    ) -> Result<Claimed> {
+        let mut notices = Vec::new();
+        let start = match self.roll_forward() {
+            Ok(seen) => seen.view.base,
+            // The claim stands; whoever comes next makes up for it.
+            Err(error) => {
+                notices
+                    .push(format!("{slug} is yours, and {} does not show it yet: {error}", self.repo.base));
+                let seen = self.see_or_recall()?;
+                self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
+            }
+        };
+        self.ensure_branch(slug, &start, &record.claim)?;
+        let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
+        if let Some(path) = &workspace {
+            self.keep_fence(path, &record)?;
+        }
+        Ok(Claimed { record, workspace, is_resumed, notices })
+    }
+
+    /// Takes a session from somebody whose lease has lapsed.
+    pub fn takeover(
+        &self,
+        slug: &Slug,
+        force: bool,
+        reason: Option<&str>,
+        options: &ClaimOptions,
+    ) -> Result<Claimed> {
+        if force && reason.is_none_or(|reason| reason.trim().is_empty()) {
+            return Err(Error::usage("--force needs a reason, for whoever loses the session")
+                .next(format!("sess work takeover {slug} --force --reason …")));
+        }
+        let seen = self.see()?;
+        self.check(Verb::Takeover { force }, slug, &seen)?;
+        let record =
+            seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
+        if !force {
+            self.check_left_alone(slug, &seen, record)?;
+        }
+        let mut claim = record.claim.clone();
+        let now = self.now();
+        claim.owner = self.owner.clone();
+        claim.user = self.user.clone();
+        claim.agent.clone_from(&self.who.agent);
+        claim.host.clone_from(&self.who.host);
+        claim.pid = self.who.pid;
+        claim.fence += 1;
+        claim.lease_seconds = options.lease_seconds.unwrap_or(self.settings.lease.as_secs());
+        (claim.claimed_at, claim.renewed_at) = (now, now);
+        claim.nonce = random_hex();
+        claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
+        let oid = self.repo.write_claim(&claim, &[&record.oid])?;
+        match self.moved_claim(slug, Some(&record.oid), &oid)? {
+            Moved::Done => self.settled(slug, Record { oid, claim }, options, false),
+            Moved::Overtaken { .. } => {
+                let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
+                let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
+                Err(Error::new(Kind::Claimed, told).next(format!("sess work show {slug}")))
+            }
+            Moved::Rejected(words) => Err(self.claim_rejected(&words)),
+        }
+    }
+
+    /// Fails when the lease has lapsed and yet somebody seems to be at work.
+    fn check_left_alone(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<()> {
+        let refuse = |what: String| {
+            Err(Error::would_lose(what).next(format!("sess work takeover {slug} --force --reason …")))
+        };
+        if let Some(tip) = seen.view.branches.get(slug) {
+            let told = self.repo.git.text(["show", "--no-patch", "--format=%ct", tip.as_str()])?;
+            let committed_ms = told.trim().parse::<i64>().unwrap_or_default().saturating_mul(1_000);
+            if committed_ms > record.claim.lapses_at().as_millis() {
+                return refuse(format!("the branch of {slug} has a commit that is newer than its lease"));
+            }
+        }
+        if let Some(what) = self.unfinished(slug)? {
+            return refuse(format!("the workspace of {slug} in this clone {what}"));
+        }
+        Ok(())
+    }
+
+    /// Keeps a session for another while, and shares what is on its branch.
+    pub fn heartbeat(&self, slug: &Slug) -> Result<Record> {
+        let seen = self.see()?;
+        let record = self.own_record(slug, &seen)?;
+        self.shared(slug, &seen, &record)
+    }
+
+    /// Renews the lease, and brings the branch to where others see it.
+    pub(crate) fn shared(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<Record> {
+        let branch = self.branch_move(slug, seen)?;
+        self.replaced(record, |_| {}, branch.as_slice(), false)
+    }
+
+    fn renewed(&self, record: &Record, change: impl FnOnce(&mut Claim)) -> Result<Record> {
+        self.replaced(record, change, &[], false)
+    }
+
+    /// Puts a changed record into the place of one that the caller holds, together with other refs.
+    ///
+    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too.
+    pub(crate) fn replaced(
+        &self,
+        record: &Record,
+        change: impl FnOnce(&mut Claim),
+        others: &[Move],
+        is_event: bool,
+    ) -> Result<Record> {
+        let mut claim = record.claim.clone();
+        claim.renewed_at = self.now();
+        claim.nonce = random_hex();
+        claim.pid = self.who.pid;
+        change(&mut claim);
+        let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
+        let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
+        let slug = &record.claim.slug;
+        let own =
+            Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: Some(oid.clone()) };
+        let moves: Vec<Move> = std::iter::once(own).chain(others.iter().cloned()).collect();
+        match self.repo.advance(&moves)? {
+            Moved::Done => Ok(Record { oid, claim }),
+            Moved::Overtaken { .. } => {
+                let seen = self.see()?;
+                // Somebody else's it is not: it was another process of the owner's own, or a ref beside it.
+                self.check(Verb::Own, slug, &seen)?;
+                Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
+                    .next(format!("sess work status {slug}")))
+            }
+            Moved::Rejected(words) => Err(self.claim_rejected(&words)),
+        }
+    }
+
+    fn parents(&self, oid: &Oid) -> Result<Vec<Oid>> {
+        let told = self.repo.git.text(["rev-list", "--parents", "--max-count=1", oid.as_str()])?;
+        told.split_whitespace().skip(1).map(|oid| oid.parse().map_err(Error::failed)).collect()
+    }
+
+    fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid) -> Result<Moved> {
+        let name = self.repo.claim_ref(slug);
+        self.repo.advance(&[Move { name, from: from.cloned(), to: Some(to.clone()) }])
+    }
+
+    fn claim_rejected(&self, words: &str) -> Error {
+        let place = self.repo.remote.as_deref().unwrap_or("this repository");
+        Error::new(Kind::Rejected, format!("{place} does not take a claim: {words}")).next("sess work init")
+    }
+
+    /// Gives a session back: it is planned again, and its branch stays for whoever takes it next.
+    pub fn release(&self, slug: &Slug, reason: Option<&str>) -> Result<Vec<String>> {
+        self.end(slug, Phase::Released, reason)
+    }
+
+    /// Gives a session up, for a reason that others can read.
+    pub fn abandon(&self, slug: &Slug, reason: &str) -> Result<Vec<String>> {
+        if reason.trim().is_empty() {
+            return Err(Error::usage("abandoning needs a reason")
+                .next(format!("sess work abandon {slug} --reason …")));
+        }
+        self.end(slug, Phase::Abandoned, Some(reason))
+    }
+
+    fn end(&self, slug: &Slug, phase: Phase, reason: Option<&str>) -> Result<Vec<String>> {
+        let seen = self.see()?;
+        let record = self.own_record(slug, &seen)?;
+        if let Some(what) = self.unfinished(slug)? {
+            return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
+                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+        }
+        let branch = self.branch_move(slug, &seen)?;
+        let reason = reason.map(str::to_owned);
+        self.replaced(
+            &record,
+            |claim| {
+                claim.phase = phase;
+                claim.reason = reason;
+            },
+            branch.as_slice(),
+            true,
+        )?;
+        let mut notices = Vec::new();
+        if let Err(error) = self.roll_forward() {
+            notices.push(format!("{} does not show it yet: {error}", self.repo.base));
+        }
+        self.clean_up(slug, phase, &mut notices)?;
+        Ok(notices)
+    }
+
+    /// Records a change of the plan, with what it was before and why.
+    pub fn amend(&self, slug: &Slug, text: Option<&str>, reason: &str) -> Result<Record> {
+        if reason.trim().is_empty() {
+            return Err(Error::usage("an amendment needs a reason")
+                .next(format!("sess work amend {slug} --reason …")));
+        }
+        let seen = self.see()?;
+        let record = self.own_record(slug, &seen)?;
+        let path = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
+        let text = match text {
+            Some(text) => text.to_owned(),
+            None => {
+                let file = self.workspace_path(slug).join(&path);
+                std::fs::read_to_string(&file).map_err(|error| {
+                    Error::wrong_state(format!("cannot read {}: {error}", file.display()))
+                        .next(format!("sess work amend {slug} --file <file> --reason …"))
+                })?
+            }
+        };
+        Brief::parse(&text)?;
+        let plan = self.repo.write_blob(text.as_bytes())?;
+        if plan == record.claim.plan {
+            return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
+                .next(format!("sess work status {slug}")));
+        }
+        self.write_on_branch(slug, &[(path, text)], &format!("[{slug}] OVERRIDE: {}", reason.trim()))?;
+        let seen = self.see()?;
+        let branch = self.branch_move(slug, &seen)?;
+        let amendment = Amendment {
+            at: self.now(),
+            from: record.claim.plan.clone(),
+            to: plan.clone(),
+            reason: reason.trim().to_owned(),
+        };
+        self.replaced(
+            &record,
+            |claim| {
+                claim.plan = plan;
+                claim.amendments.push(amendment);
+            },
+            branch.as_slice(),
+            true,
+        )
+    }
+}
+
+/// Returns what a plan depends on and is not completed.
+pub(crate) fn unmet(brief: &Brief, seen: &Seen) -> Vec<String> {
+    let is_unmet = |slug: &&Slug| seen.standing(slug).state() != Some(State::Completed);
+    brief.depends.iter().filter(is_unmet).map(Slug::to_string).collect()
+}

@@ -1,0 +1,301 @@
+//! Every session as its claim and its directory have it, what that means, and what puts it right.
+
+use serde::Serialize;
+
+use crate::{
+    Claim, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, Standing, State, Work,
+    projecting::{Step, message},
+    tree::Edit,
+};
+
+/// What was found in a repository.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkup {
+    pub rows: Vec<CheckRow>,
+    /// What belongs to no row, each with the command that helps.
+    pub findings: Vec<String>,
+}
+
+/// A claim and a directory, and what they mean together.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckRow {
+    pub slug: Slug,
+    pub directory: Option<State>,
+    pub claim: Option<String>,
+    pub meaning: String,
+    /// What to run; nothing when all is well.
+    pub next: Option<String>,
+    pub repaired: bool,
+}
+
+impl Work {
+    /// Explains every session, and with `repair` puts right what can be put right without a person.
+    pub fn doctor(&self, repair: bool) -> Result<Checkup> {
+        let before = if repair { self.see()? } else { self.see_or_recall()? };
+        let mut checkup = self.checkup(&before)?;
+        if !repair {
+            return Ok(checkup);
+        }
+        let mut findings = Vec::new();
+        self.remove_damaged(&before, &mut findings)?;
+        self.repair_directories()?;
+        self.release_lost(&mut findings)?;
+        let after = self.checkup(&self.see()?)?;
+        for row in &mut checkup.rows {
+            let now = after.rows.iter().find(|now| now.slug == row.slug);
+            let is_well = now.is_none_or(|now| now.next.is_none());
+            row.repaired = row.next.is_some() && is_well;
+            if row.repaired {
+                row.next = None;
+            }
+        }
+        // One that a damaged claim had hidden is there now.
+        let is_new = |row: &&CheckRow| checkup.rows.iter().all(|known| known.slug != row.slug);
+        let new: Vec<CheckRow> = after.rows.iter().filter(is_new).cloned().collect();
+        checkup.rows.extend(new);
+        findings.extend(after.findings);
+        checkup.findings = findings;
+        Ok(checkup)
+    }
+
+    fn checkup(&self, seen: &Seen) -> Result<Checkup> {
+        let rows = seen.slugs().into_iter().map(|slug| self.check_row(slug, seen)).collect();
+        let mut findings = Vec::new();
+        if seen.view.is_old {
+            findings.push(format!(
+                "{} cannot be reached, and this is what it said last: run `git ls-remote {0}`",
+                self.repo.remote.as_deref().unwrap_or_default()
+            ));
+        }
+        for odd in &seen.tree.odd {
+            findings.push(format!(
+                "{odd} is in the way: no session has that name, or it is in another state, too: look at it, then run `git rm -r {odd}` on {}",
+                self.repo.base
+            ));
+        }
+        for (name, reason) in &seen.view.damaged {
+            let name = format!("{}/{name}", self.repo.claims);
+            findings.push(format!("the claim {name} is damaged: {reason}: run `sess work doctor --repair`"));
+        }
+        if self.lock_edit(seen, None)?.is_some() {
+            findings
+                .push("sessions.lock does not say who has what: run `sess work doctor --repair`".to_owned());
+        }
+        self.find_workspaces(seen, &mut findings)?;
+        self.find_branches(seen, &mut findings)?;
+        Ok(Checkup { rows, findings })
+    }
+
+    fn check_row(&self, slug: Slug, seen: &Seen) -> CheckRow {
+        let now = self.now();
+        let repair = || Some("sess work doctor --repair".to_owned());
+        let standing = seen.standing(&slug);
+        let (meaning, next) = match &standing {
+            Standing::Unknown => ("it was here once, and its directory was removed".to_owned(), None),
+            Standing::Rests(state) => (format!("nobody has it; it is {state}"), None),
+            Standing::Held(claim) if claim.phase == Phase::Landing => {
+                ("its work waits to be merged by others".to_owned(), None)
+            }
+            Standing::Held(claim) if claim.is_stale(now) => {
+                (claim.told(now), Some(format!("sess work takeover {slug}")))
+            }
+            Standing::Held(claim) => (claim.told(now), None),
+            Standing::Pending { claim, to: State::Completed } => {
+                let commit = claim.landed.as_ref().map(|landed| landed.commit.to_string());
+                let next = commit.map_or_else(
+                    || format!("sess work show {slug}"),
+                    |commit| format!("git cherry-pick {commit}"),
+                );
+                let base = &self.repo.base;
+                (
+                    format!("it was landed, and {base} does not have it any more: {base} was rewritten"),
+                    Some(next),
+                )
+            }
+            Standing::Pending { to, .. } => (
+                format!("its claim is ahead of its directory, which goes to {to}/ with the next verb"),
+                repair(),
+            ),
+            Standing::Merged(_) => {
+                ("its work is merged, and its claim ends with the next verb".to_owned(), repair())
+            }
+            Standing::Orphaned => (
+                "it is shown as active, and nobody has it: its claim was removed by hand".to_owned(),
+                repair(),
+            ),
+            Standing::Lost(claim) => {
+                (format!("its directory is gone from {}, and {}", self.repo.base, claim.told(now)), repair())
+            }
+        };
+        let claim = seen.record(&slug).map(|record| told_shortly(&record.claim));
+        CheckRow { directory: seen.tree.state(&slug), claim, meaning, next, repaired: false, slug }
+    }
+
+    /// Names the workspaces that are nobody's any more, or somebody else's by now.
+    fn find_workspaces(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for slug in self.workspaces_here()? {
+            let standing = seen.standing(&slug);
+            let place = self.workspace_path(&slug).display().to_string();
+            match standing.holder() {
+                None => findings.push(format!("the workspace {place} is of a session that has ended: run `sess work gc`")),
+                Some(claim) if claim.owner.clone != self.owner.clone => findings.push(format!(
+                    "the workspace {place} is not the owner's any more, and its commits are on {} here: {}: run `sess work show {slug}`",
+                    slug.branch(),
+                    claim.told(self.now())
+                )),
+                Some(_) => {}
+            }
+        }
+        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
+        let mut path = "";
+        for line in told.split('\0') {
+            if let Some(worktree) = line.strip_prefix("worktree ") {
+                path = worktree;
+            } else if line.starts_with("prunable") {
+                findings.push(format!("the worktree {path} was removed by hand, and git still lists it: run `git worktree prune`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn find_branches(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for slug in self.leftover_branches(seen)? {
+            findings.push(format!(
+                "the branch {} is of a session that has ended: run `sess work gc`",
+                slug.branch()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes refs away that lead to no claim, and keeps what they led to.
+    fn remove_damaged(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for (short, reason) in &seen.view.damaged {
+            let name = format!("{}/{short}", self.repo.claims);
+            let Some(oid) = self.damaged_oid(short)? else { continue };
+            let kept = format!("refs/intersession/rescue/damaged/{short}");
+            self.repo.git.text(["update-ref", "--end-of-options", &kept, oid.as_str()])?;
+            match self.repo.advance_raw(&Move { name: name.clone(), from: Some(oid), to: None })? {
+                Moved::Done => {
+                    findings.push(format!("the damaged claim {name} ({reason}) is removed; {kept} keeps it"));
+                }
+                Moved::Overtaken { .. } => {}
+                Moved::Rejected(words) => findings.push(format!(
+                    "the damaged claim {name} cannot be removed: {words}: run `git push {} --delete {name}`",
+                    self.repo.remote.as_deref().unwrap_or(".")
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged_oid(&self, short: &str) -> Result<Option<Oid>> {
+        let name = self.repo.seen_claim_ref(short);
+        let told = self.repo.git.run(["rev-parse", "--verify", "--quiet", "--end-of-options", &name])?;
+        Ok(told.text().trim().parse().ok())
+    }
+
+    /// Brings every directory to where it belongs: after its claim, and back to planned when nobody has it.
+    fn repair_directories(&self) -> Result<Seen> {
+        self.on_base(|seen| {
+            let mut edits = Vec::new();
+            let mut slugs = Vec::new();
+            for slug in seen.slugs() {
+                match seen.standing(&slug) {
+                    Standing::Orphaned => {
+                        edits.extend(seen.tree.moved(&slug, State::Planned).into_iter().filter(
+                            |edit| !matches!(edit, Edit::Put(path, _) if path.ends_with("/.session-env")),
+                        ));
+                        slugs.push(slug);
+                    }
+                    Standing::Lost(claim) => {
+                        let restored = self.restored(&slug, &claim, seen)?;
+                        if !restored.is_empty() {
+                            edits.extend(restored);
+                            slugs.push(slug);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            let text = match slugs.as_slice() {
+                // The lock file is put right with any commit.
+                [] if self.lock_edit(seen, None)?.is_some() => "Put sessions.lock right\n".to_owned(),
+                [] => return Ok(None),
+                [slug] => message(slug, "Repair session", &self.by(), None),
+                slugs => format!("Repair {} sessions\n\nAgent: {}\n", slugs.len(), self.by()),
+            };
+            Ok(Some(Step { message: text, edits }))
+        })
+    }
+
+    /// Returns what puts the directory of a claimed session back; nothing when its plan is not to be found.
+    fn restored(&self, slug: &Slug, claim: &Claim, seen: &Seen) -> Result<Vec<Edit>> {
+        let dir = State::Active.dir_of(slug);
+        let tip = self.tip(slug)?.or_else(|| seen.view.branches.get(slug).cloned());
+        if let Some(tip) = tip {
+            let files = self.repo.files_of(tip.as_str(), &dir)?;
+            if files.get(&format!("{dir}/SESSION.md")).is_some_and(|plan| plan.oid == claim.plan) {
+                return Ok(files.into_iter().map(|(path, file)| Edit::Put(path, file)).collect());
+            }
+        }
+        let Ok(plan) = self.repo.text_of(&claim.plan) else { return Ok(Vec::new()) };
+        Ok(vec![Edit::Put(format!("{dir}/SESSION.md"), self.repo.file(&plan)?)])
+    }
+
+    /// Ends claims on sessions whose plan is nowhere, if they are the caller's own or have lapsed.
+    fn release_lost(&self, findings: &mut Vec<String>) -> Result<()> {
+        let seen = self.see()?;
+        for slug in seen.slugs() {
+            let (Standing::Lost(claim), Some(record)) = (seen.standing(&slug), seen.record(&slug)) else {
+                continue;
+            };
+            if !claim.owner.includes(&self.owner) && !claim.is_stale(self.now()) {
+                findings.push(format!(
+                    "{}; nothing is left of its plan here: ask them to run `sess work doctor --repair`, or run it when their lease has lapsed",
+                    claim.told(self.now())
+                ));
+                continue;
+            }
+            if self.end_claim(record, Phase::Released, "its directory and its plan are gone")?.is_some() {
+                findings.push(format!("{slug} was released: its directory and its plan are gone; its branch stays: run `sess work list`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a claim that nobody works by any more; `None` when it changed meanwhile.
+    pub(crate) fn end_claim(&self, record: &Record, phase: Phase, reason: &str) -> Result<Option<Record>> {
+        let mut claim = record.claim.clone();
+        claim.phase = phase;
+        claim.reason = Some(reason.to_owned());
+        claim.nonce = crate::repo::random_hex();
+        // Others may be without the branch, and the chain keeps its commits.
+        let tip = claim.landed.as_ref().map(|landed| &landed.tip);
+        let tip = tip.filter(|tip| self.repo.commit(tip.as_str()).is_ok_and(|found| found.is_some()));
+        let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(tip).collect();
+        let oid = self.repo.write_claim(&claim, &parents)?;
+        let name = self.repo.claim_ref(&claim.slug);
+        match self.repo.advance(&[Move { name, from: Some(record.oid.clone()), to: Some(oid.clone()) }])? {
+            Moved::Done => Ok(Some(Record { oid, claim })),
+            Moved::Overtaken { .. } => Ok(None),
+            Moved::Rejected(words) => {
+                tracing::warn!(%words, slug = %claim.slug, "the claim could not be ended");
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn told_shortly(claim: &Claim) -> String {
+    let phase = match claim.phase {
+        Phase::Active => "active",
+        Phase::Landing => "landing",
+        Phase::Released => "released",
+        Phase::Completed => "completed",
+        Phase::Abandoned => "abandoned",
+    };
+    format!("{phase}, fence {}, {} on {}", claim.fence, claim.user.name, claim.host)
+}

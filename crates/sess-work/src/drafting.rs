@@ -1,0 +1,190 @@
+//! Plans before anybody works by them.
+
+use crate::{
+    Brief, Draft, Error, Kind, Oid, Result, Seen, Slug, State, Verb, Work,
+    projecting::{Step, message},
+    templates,
+    tree::Edit,
+    workspace::rescue_ref,
+};
+
+/// As many may have the same name on one day.
+const NUMBER_MAX: u32 = 1_000;
+const PLAN_FILE: &str = "SESSION.md";
+
+impl Work {
+    /// Writes down what somebody wants done; returns what it is called.
+    ///
+    /// With `text` the plan is that; else the template says what it looks like.
+    pub fn draft(&self, slug: Option<&Slug>, draft: &Draft, text: Option<&str>) -> Result<Slug> {
+        if draft.title.trim().is_empty() && slug.is_none() {
+            return Err(Error::usage("a title is missing").next("sess work new \"<title>\""));
+        }
+        if let Some(text) = text {
+            Brief::parse(text)?;
+        }
+        let day = self.day()?;
+        let wanted = slug.cloned().unwrap_or_else(|| Slug::from_title(&draft.title, day));
+        let mut made = wanted.clone();
+        self.on_base(|seen| {
+            made = match slug {
+                Some(slug) if is_taken(slug, seen) => {
+                    return Err(Error::wrong_state(format!("there is a work session {slug} already"))
+                        .next(format!("sess work show {slug}")));
+                }
+                Some(slug) => slug.clone(),
+                None => free(&wanted, seen),
+            };
+            let text = match text {
+                Some(text) => text.to_owned(),
+                None => templates::session(
+                    &made,
+                    draft,
+                    self.template(&seen.tree, templates::SESSION)?.as_deref(),
+                )?,
+            };
+            let path = format!("{}/{PLAN_FILE}", State::Drafting.dir_of(&made));
+            let edits = vec![Edit::Put(path, self.repo.file(&text)?)];
+            Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
+        })?;
+        Ok(made)
+    }
+
+    /// Returns the plan of a session that can be changed, for an editor.
+    pub fn editable(&self, slug: &Slug) -> Result<(Oid, String)> {
+        let seen = self.see()?;
+        self.check(Verb::Edit, slug, &seen)?;
+        self.plan_in(&seen, slug)
+    }
+
+    fn plan_in(&self, seen: &Seen, slug: &Slug) -> Result<(Oid, String)> {
+        let entry = seen.tree.entries.get(slug);
+        let file = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
+            Error::wrong_state(format!("{slug} has no SESSION.md"))
+                .next(format!("sess work edit {slug} --file <file>"))
+        })?;
+        Ok((file.oid.clone(), self.repo.text_of(&file.oid)?))
+    }
+
+    /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
+    pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
+        Brief::parse(text)?;
+        self.on_base(|seen| {
+            self.check(Verb::Edit, slug, seen)?;
+            let entry = seen.tree.entries.get(slug);
+            let state = entry.map_or(State::Drafting, |entry| entry.state);
+            let now = entry.and_then(|entry| entry.files.get(PLAN_FILE)).map(|file| &file.oid);
+            if before.is_some() && before != now {
+                return Err(Error::new(
+                    Kind::Conflict,
+                    format!("somebody changed the plan of {slug} meanwhile"),
+                )
+                .next(format!("sess work edit {slug}")));
+            }
+            let file = self.repo.file(text)?;
+            if now == Some(&file.oid) {
+                return Ok(None);
+            }
+            let edits = vec![Edit::Put(format!("{}/{PLAN_FILE}", state.dir_of(slug)), file)];
+            Ok(Some(Step { message: message(slug, "Edit session", &self.by(), None), edits }))
+        })?;
+        Ok(())
+    }
+
+    /// Makes a draft one that can be claimed.
+    pub fn ready(&self, slug: &Slug) -> Result<()> {
+        self.on_base(|seen| {
+            self.check(Verb::Ready, slug, seen)?;
+            Brief::parse(&self.plan_in(seen, slug)?.1)?.check_ready(slug)?;
+            let message = message(slug, "Session ready", &self.by(), None);
+            Ok(Some(Step { message, edits: seen.tree.moved(slug, State::Planned) }))
+        })?;
+        Ok(())
+    }
+
+    /// Takes a plan back to be worked out.
+    pub fn unready(&self, slug: &Slug) -> Result<()> {
+        self.on_base(|seen| {
+            self.check(Verb::Unready, slug, seen)?;
+            let message = message(slug, "Session back to drafting", &self.by(), None);
+            Ok(Some(Step { message, edits: seen.tree.moved(slug, State::Drafting) }))
+        })?;
+        Ok(())
+    }
+
+    /// Plans an abandoned session anew. What the attempt before left is kept beside the plan.
+    pub fn retry(&self, slug: &Slug) -> Result<u32> {
+        let mut attempt = 0;
+        self.on_base(|seen| {
+            self.check(Verb::Retry, slug, seen)?;
+            let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
+            let before = seen.record(slug).map_or(1, |record| record.claim.attempt);
+            attempt = before + 1;
+            let (old, new) = (State::Abandoned.dir_of(slug), State::Planned.dir_of(slug));
+            let mut edits = Vec::new();
+            for (name, file) in &entry.files {
+                edits.push(Edit::Remove(format!("{old}/{name}")));
+                let is_kept_in_place = name == PLAN_FILE || name.starts_with("attempts/");
+                let place = if is_kept_in_place {
+                    format!("{new}/{name}")
+                } else {
+                    format!("{new}/attempts/{before}/{name}")
+                };
+                edits.push(Edit::Put(place, file.clone()));
+            }
+            Ok(Some(Step {
+                message: message(slug, &format!("Retry session, attempt {attempt}"), &self.by(), None),
+                edits,
+            }))
+        })?;
+        // The old branch is not what the new attempt begins with.
+        self.set_branch_aside(slug, attempt.saturating_sub(1))?;
+        Ok(attempt)
+    }
+
+    fn set_branch_aside(&self, slug: &Slug, attempt: u32) -> Result<()> {
+        let name = format!("refs/heads/{}", slug.branch());
+        if let Some(tip) = self.repo.commit(&name)?.filter(|_| self.workspace(slug).is_none()) {
+            self.repo.git.text(["update-ref", &rescue_ref(slug, &tip), tip.as_str()])?;
+            self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+        }
+        let Some(shared) =
+            self.repo.look()?.branches.get(slug).cloned().filter(|_| self.repo.remote.is_some())
+        else {
+            return Ok(());
+        };
+        let moves = [
+            crate::Move {
+                name: self.repo.shared_rescue_ref(slug, &shared),
+                from: None,
+                to: Some(shared.clone()),
+            },
+            crate::Move { name, from: Some(shared), to: None },
+        ];
+        match self.repo.advance(&moves)? {
+            crate::Moved::Done => Ok(()),
+            _ => {
+                Err(Error::failed(format!("the branch of the attempt before is still in the way of {slug}"))
+                    .next(format!("git branch -m {0} {0}-attempt-{attempt}", slug.branch())))
+            }
+        }
+    }
+
+    pub(crate) fn day(&self) -> Result<jiff::civil::Date> {
+        let now = jiff::Timestamp::from_millisecond(self.now().as_millis())
+            .map_err(|error| Error::failed(format!("the clock is outside the calendar: {error}")))?;
+        Ok(now.to_zoned(jiff::tz::TimeZone::UTC).date())
+    }
+}
+
+pub(crate) fn is_taken(slug: &Slug, seen: &Seen) -> bool {
+    seen.tree.entries.contains_key(slug) || seen.view.claims.contains_key(slug)
+}
+
+/// Returns the first name of its kind that nobody has.
+pub(crate) fn free(wanted: &Slug, seen: &Seen) -> Slug {
+    (1..NUMBER_MAX)
+        .map(|n| wanted.numbered(n))
+        .find(|slug| !is_taken(slug, seen))
+        .unwrap_or_else(|| wanted.clone())
+}

@@ -1,0 +1,172 @@
+//! Cleaning up: what has ended and is safe elsewhere goes, everything else is shown with its size.
+
+use std::{fs, path::Path};
+
+use serde::Serialize;
+
+use crate::{Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work};
+
+/// How deep directories are walked, and how many entries are counted.
+const DEPTH_MAX: usize = 64;
+
+/// What was cleaned up, or would be.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gc {
+    /// Ended claims that left the list of claims.
+    pub archived: usize,
+    pub workspaces: Vec<GcItem>,
+    /// Branches of ended sessions that went away, here and at the remote.
+    pub refs: usize,
+}
+
+/// A workspace.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GcItem {
+    pub path: String,
+    pub bytes: u64,
+    /// It is gone; in a dry run, it would be.
+    pub removed: bool,
+    /// Why it stays, or why it goes.
+    pub reason: String,
+}
+
+impl Work {
+    /// Removes what is done with: never anything that is not merged, not tracked or stashed.
+    pub fn gc(&self, dry_run: bool) -> Result<Gc> {
+        let seen = if dry_run { self.see_or_recall()? } else { self.roll_forward()? };
+        let mut gc = Gc::default();
+        for slug in self.workspaces_here()? {
+            let path = self.workspace_path(&slug);
+            let (path_shown, bytes) = (path.display().to_string(), size_of(&path, 0));
+            let (removed, reason) = match self.why_needed(&slug, &seen)? {
+                Some(reason) => (false, reason),
+                None if dry_run => (true, "its session has ended".to_owned()),
+                None => {
+                    let mut notices = Vec::new();
+                    self.clean_up(&slug, phase_of(&seen, &slug), &mut notices)?;
+                    match path.exists() {
+                        true => (false, notices.join("; ")),
+                        false => (true, "its session has ended".to_owned()),
+                    }
+                }
+            };
+            gc.workspaces.push(GcItem { path: path_shown, bytes, removed, reason });
+        }
+        gc.refs = self.clean_branches(&seen, dry_run)?;
+        // Last, because the claims say what landed.
+        gc.archived = if dry_run { self.to_be_archived(&seen).len() } else { self.archive()? };
+        Ok(gc)
+    }
+
+    /// Returns the sessions that have a workspace in this clone, in its usual place or elsewhere.
+    pub(crate) fn workspaces_here(&self) -> Result<Vec<Slug>> {
+        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
+        let branches = told.split('\0').filter_map(|line| line.strip_prefix("branch refs/heads/session/"));
+        let mut slugs: Vec<Slug> = branches.filter_map(|name| name.parse().ok()).collect();
+        if let Ok(entries) = fs::read_dir(self.workspace_root()) {
+            let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+            slugs.extend(names.filter_map(|name| name.parse::<Slug>().ok()));
+        }
+        slugs.sort();
+        slugs.dedup();
+        slugs.retain(|slug| self.workspace(slug).is_some());
+        Ok(slugs)
+    }
+
+    /// Says why a workspace has to stay, if it has to.
+    fn why_needed(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
+        match seen.standing(slug) {
+            Standing::Held(claim) | Standing::Pending { claim, .. } | Standing::Lost(claim)
+                if !claim.phase.has_ended() =>
+            {
+                let whose = if claim.owner.clone == self.owner.clone {
+                    "its session is held here"
+                } else {
+                    "its session went to somebody else, and what was done here did not land"
+                };
+                return Ok(Some(whose.to_owned()));
+            }
+            Standing::Unknown | Standing::Orphaned => {
+                return Ok(Some("nothing says how its session ended".to_owned()));
+            }
+            Standing::Rests(State::Completed) | Standing::Merged(_) if !self.has_landed(slug, seen)? => {
+                return Ok(Some("its branch has commits that did not land".to_owned()));
+            }
+            _ => {}
+        }
+        self.only_here(slug, &self.workspace_path(slug))
+    }
+
+    /// Whether everything on a completed session's branch in this clone was there when it landed.
+    fn has_landed(&self, slug: &Slug, seen: &Seen) -> Result<bool> {
+        let Some(tip) = self.tip(slug)? else { return Ok(true) };
+        self.is_landed(slug, &tip, seen)
+    }
+
+    fn is_landed(&self, slug: &Slug, tip: &Oid, seen: &Seen) -> Result<bool> {
+        let landed = self.chain(slug, seen)?.into_iter().find_map(|claim| claim.landed);
+        let Some(landed) = landed else { return self.repo.is_ancestor(tip, &seen.view.base) };
+        Ok(self.repo.is_ancestor(tip, &landed.tip)? || self.repo.is_ancestor(tip, &landed.commit)?)
+    }
+
+    /// Returns the sessions that are completed, and whose branches are still there, here or at the remote.
+    pub(crate) fn leftover_branches(&self, seen: &Seen) -> Result<Vec<Slug>> {
+        let told =
+            self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/session/"])?;
+        let mut slugs: Vec<Slug> = told.lines().filter_map(|name| name.parse().ok()).collect();
+        slugs.extend(seen.view.branches.keys().cloned());
+        slugs.sort();
+        slugs.dedup();
+        slugs.retain(|slug| seen.standing(slug) == Standing::Rests(State::Completed));
+        Ok(slugs)
+    }
+
+    /// Removes branches whose commits landed; returns how many.
+    fn clean_branches(&self, seen: &Seen, dry_run: bool) -> Result<usize> {
+        let mut count = 0;
+        for slug in self.leftover_branches(seen)? {
+            let name = format!("refs/heads/{}", slug.branch());
+            if self.workspace(&slug).is_some() {
+                continue;
+            }
+            if let Some(tip) = self.repo.commit(&name)?
+                && self.is_landed(&slug, &tip, seen)?
+            {
+                count += 1;
+                if !dry_run {
+                    self.keep_for_rescue(&slug, &tip)?;
+                    self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+                }
+            }
+            let shared = seen.view.branches.get(&slug).filter(|_| self.repo.remote.is_some());
+            if let Some(shared) = shared
+                && self.is_landed(&slug, shared, seen)?
+            {
+                let step = Move { name: name.clone(), from: Some(shared.clone()), to: None };
+                if dry_run || self.repo.advance(&[step])? == Moved::Done {
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn phase_of(seen: &Seen, slug: &Slug) -> Phase {
+    match seen.standing(slug) {
+        Standing::Rests(State::Completed) | Standing::Merged(_) => Phase::Completed,
+        _ => Phase::Released,
+    }
+}
+
+/// Returns how many bytes a directory takes; links are not followed.
+fn size_of(path: &Path, depth: usize) -> u64 {
+    let Ok(found) = fs::symlink_metadata(path) else { return 0 };
+    if !found.is_dir() || depth == DEPTH_MAX {
+        return found.len();
+    }
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    entries.flatten().map(|entry| size_of(&entry.path(), depth + 1)).sum()
+}

@@ -1,0 +1,320 @@
+//! The user's `git`, run so that nothing of a repository runs by the way.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    str::FromStr,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Kind, Result};
+
+/// How long a command that talks to a remote may take.
+const NETWORK_TIME_MAX: Duration = Duration::from_secs(120);
+/// What git has to be at least: it merges in memory since then.
+const VERSION_MIN: (u32, u32) = (2, 39);
+
+/// What would make git listen to something else than where it is run.
+const MISLEADING: [&str; 14] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_CONFIG_COUNT",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_DIFF_OPTS",
+    "GIT_QUARANTINE_PATH",
+    "GIT_DEFAULT_HASH",
+];
+
+/// Settings of a repository that would run something, or do more than was asked.
+const SAFE: [&str; 13] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "protocol.ext.allow=never",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "core.quotePath=false",
+    "submodule.recurse=false",
+    "push.gpgSign=false",
+    "push.recurseSubmodules=no",
+    "log.showSignature=false",
+    "merge.verifySignatures=false",
+    "merge.autoStash=false",
+];
+
+/// The name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Oid(String);
+
+impl Oid {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns as much of it as people need.
+    pub fn short(&self) -> &str {
+        &self.0[..12]
+    }
+}
+
+impl FromStr for Oid {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if is_hex && matches!(text.len(), 40 | 64) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!("{text:?} is no object of git"))
+        }
+    }
+}
+
+impl TryFrom<String> for Oid {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Oid> for String {
+    fn from(oid: Oid) -> Self {
+        oid.0
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ended {
+    pub fn is_ok(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+/// Runs `git` in one directory.
+#[derive(Clone, Debug)]
+pub struct Git {
+    dir: PathBuf,
+    /// An index of our own: the user's is never touched.
+    index: Option<PathBuf>,
+    /// What takes the place of commands that the repository's configuration names.
+    guards: Arc<[(String, String)]>,
+}
+
+impl Git {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), index: None, guards: Arc::default() }
+    }
+
+    /// Returns the same with settings that hold in spite of the repository's.
+    pub(crate) fn guarded(&self, guards: &[(String, String)]) -> Self {
+        Self { guards: guards.into(), ..self.clone() }
+    }
+
+    /// Returns the same in another directory of the repository.
+    pub(crate) fn at(&self, dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), index: None, guards: Arc::clone(&self.guards) }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the same with another index.
+    pub fn with_index(&self, index: &Path) -> Self {
+        Self { index: Some(index.to_owned()), ..self.clone() }
+    }
+
+    /// Fails unless git is there and new enough.
+    pub fn check_version(&self) -> Result<()> {
+        let told = self.text(["version"])?;
+        let mut numbers = told.trim().trim_start_matches("git version ").split(['.', '-', ' ']);
+        let mut number = || numbers.next().and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
+        let version = (number(), number());
+        if version >= VERSION_MIN {
+            return Ok(());
+        }
+        Err(Error::wrong_state(format!(
+            "git is {}.{}, and has to be {}.{} at least: install a newer one",
+            version.0, version.1, VERSION_MIN.0, VERSION_MIN.1
+        )))
+    }
+
+    /// Runs a command, and returns however it ended.
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Ended> {
+        self.run_with(args, None, &[], None)
+    }
+
+    /// Runs a command that talks to a remote.
+    pub fn talk<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Ended> {
+        self.run_with(args, None, &[], Some(NETWORK_TIME_MAX))
+    }
+
+    /// Runs a command that has to succeed, and returns what it printed.
+    pub fn text<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
+        let args: Vec<S> = args.into_iter().collect();
+        let ended = self.run(&args)?;
+        if ended.is_ok() { Ok(ended.text()) } else { Err(failed(&args, &ended)) }
+    }
+
+    /// Runs a command that has to succeed and prints one object's name.
+    pub fn oid<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Oid> {
+        self.text(args)?.trim().parse().map_err(Error::failed)
+    }
+
+    /// Runs a command that has to succeed, with something to read.
+    pub fn feed<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: &[u8]) -> Result<Vec<u8>> {
+        let args: Vec<S> = args.into_iter().collect();
+        let ended = self.run_with(&args, Some(input), &[], None)?;
+        if ended.is_ok() { Ok(ended.stdout) } else { Err(failed(&args, &ended)) }
+    }
+
+    /// Runs a command in full: with what it reads, with settings of its environment, and a limit of its time.
+    pub fn run_with<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: Option<&[u8]>,
+        env: &[(&str, &str)],
+        time_max: Option<Duration>,
+    ) -> Result<Ended> {
+        let mut command = self.command();
+        command.args(args).envs(env.iter().copied());
+        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
+            Error::failed(format!("cannot run git in {}: {error}", self.dir.display())).next("git --version")
+        })?;
+        let writer = input.map(|input| {
+            let (mut stdin, input) = (child.stdin.take().expect("it is piped"), input.to_vec());
+            // A reader that stops early says so by how it ends.
+            std::thread::spawn(move || drop(stdin.write_all(&input)))
+        });
+        let watch = time_max.map(|time_max| watch(child.id(), time_max));
+        let output = child.wait_with_output();
+        let is_late = watch.is_some_and(Watch::has_struck);
+        if let Some(writer) = writer {
+            writer.join().expect("it does not panic");
+        }
+        let Output { status, stdout, stderr } =
+            output.map_err(|error| Error::failed(format!("git was lost: {error}")))?;
+        if is_late {
+            let seconds = NETWORK_TIME_MAX.as_secs();
+            return Err(Error::new(Kind::Unreachable, format!("the remote did not answer for {seconds} s"))
+                .next("git remote -v"));
+        }
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
+        Ok(Ended { code: status.code(), stdout, stderr })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("git");
+        command.current_dir(&self.dir);
+        for name in MISLEADING {
+            command.env_remove(name);
+        }
+        if let Some(index) = &self.index {
+            command.env("GIT_INDEX_FILE", index);
+        }
+        // Nobody is there to answer, words are read by people of any language, and locks are left to others.
+        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_EDITOR", "true").env("LC_ALL", "C");
+        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_REPLACE_OBJECTS", "1");
+        // Settings cannot take back a proxy that the repository names; nobody can push over that protocol anyway.
+        command.env("GIT_PROXY_COMMAND", "");
+        for setting in SAFE {
+            command.args(["-c", setting]);
+        }
+        if !self.guards.is_empty() {
+            command.env("GIT_CONFIG_COUNT", self.guards.len().to_string());
+            for (n, (name, value)) in self.guards.iter().enumerate() {
+                command.env(format!("GIT_CONFIG_KEY_{n}"), name).env(format!("GIT_CONFIG_VALUE_{n}"), value);
+            }
+        }
+        command
+    }
+}
+
+/// Says how a command that had to succeed did not.
+pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
+    let verb = args.first().map(|verb| verb.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
+    let words = words_of(&ended.stderr);
+    if words.contains("Please tell me who you are") || words.contains("empty ident name") {
+        return Error::wrong_state("git does not know who you are").next(
+            "git config --global user.name \"Your Name\" && git config --global user.email you@example.com",
+        );
+    }
+    if is_disk_full(&words) {
+        return Error::failed(format!("the disk is full: git {verb} could not write"))
+            .next("sess work doctor");
+    }
+    Error::failed(format!("git {verb} failed: {words}"))
+}
+
+pub(crate) fn is_disk_full(words: &str) -> bool {
+    ["No space left on device", "Out of diskspace"].iter().any(|sign| words.contains(sign))
+}
+
+/// Returns what git said, on one line.
+pub(crate) fn words_of(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut words = lines.join(" / ");
+    words.retain(|c| !c.is_control());
+    if words.is_empty() { "it did not say why".to_owned() } else { words }
+}
+
+/// Ends a process that takes too long.
+struct Watch {
+    done: mpsc::SyncSender<()>,
+    thread: std::thread::JoinHandle<bool>,
+}
+
+fn watch(pid: u32, time_max: Duration) -> Watch {
+    let (done, end) = mpsc::sync_channel(1);
+    let thread = std::thread::spawn(move || {
+        if end.recv_timeout(time_max) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return false;
+        }
+        // The process is not waited for yet, so that its number is still its own.
+        i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok())
+    });
+    Watch { done, thread }
+}
+
+impl Watch {
+    fn has_struck(self) -> bool {
+        drop(self.done);
+        self.thread.join().expect("it does not panic")
+    }
+}

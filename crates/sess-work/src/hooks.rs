@@ -1,0 +1,372 @@
+//! Hooks of git: what a commit on a session's branch has to be like, and that the session is still its owner's.
+//!
+//! They look at this clone alone, never at the network. The checks at landing are the ones that count; these say it
+//! earlier. Hooks that were there before run first, and come back when these are removed.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Brief, Claim, Error, Oid, Record, Repo, Result, Slug, State, Work, WorkKind, guard,
+    hub::read_all,
+    init::InitReport,
+    state::{KNOWLEDGE_DIR, learnings_dir},
+};
+
+/// Their names, and what a script hands on besides its arguments.
+const HOOKS: [(&str, &str); 3] = [
+    ("commit-msg", ""),
+    // A commit of some files has an index of its own.
+    ("pre-commit", "set -- \"${GIT_INDEX_FILE-}\"\n"),
+    // Where the pushed refs go.
+    ("pre-push", "set -- \"$@\" $(printf '%s\\n' \"$given\" | cut -d ' ' -f 3)\n"),
+];
+/// How a hook is called that was there before.
+const BEFORE: &str = "before-intersession";
+/// How our own are told from others.
+const MARK: &str = "# Installed by `sess work init`; `sess work uninstall` takes it away.";
+/// The fence that a workspace was made with, in the directory that git keeps for it.
+const FENCE_FILE: &str = "intersession-fence";
+const PATHS_SHOWN_MAX: usize = 5;
+
+fn script(name: &str, more: &str) -> String {
+    let (given, input) = match name {
+        "pre-push" => ("given=$(cat)\n", "printf '%s\\n' \"$given\" | "),
+        _ => ("", ""),
+    };
+    format!(
+        "#!/bin/sh\n{MARK}\n{given}before=$(dirname \"$0\")/{name}.{BEFORE}\n\
+         if [ -x \"$before\" ]; then {input}\"$before\" \"$@\" || exit $?; fi\n\
+         if ! command -v sess >/dev/null 2>&1; then\n\
+         \techo \"warning: sess is not on PATH: the {name} check of work sessions was left out\" >&2\n\
+         \texit 0\nfi\n{more}exec sess work hook {name} \"$@\"\n"
+    )
+}
+
+impl Work {
+    /// Runs a hook of git; an error refuses what git is about to do.
+    pub fn hook(&self, name: &str, args: &[String]) -> Result<()> {
+        match name {
+            "commit-msg" => self.check_message(args),
+            "pre-commit" => self.check_commit(args.first().map(String::as_str).unwrap_or_default()),
+            "pre-push" => self.check_push(args.get(2..).unwrap_or_default()),
+            _ => Err(Error::usage(format!(
+                "{name:?} is no hook of work sessions: expected commit-msg, pre-commit or pre-push"
+            ))
+            .next("sess work init")),
+        }
+    }
+
+    fn check_message(&self, args: &[String]) -> Result<()> {
+        let Some(slug) = self.repo.slug_here()? else { return Ok(()) };
+        let file = args
+            .first()
+            .ok_or_else(|| Error::usage("the file of the message is missing").next("sess work init"))?;
+        let path = self.repo.here.dir().join(file);
+        let bytes = fs::read(&path).map_err(|error| {
+            Error::failed(format!("cannot read {}: {error}", path.display())).next("git status")
+        })?;
+        let text = String::from_utf8_lossy(&bytes);
+        let is_under_way = |name: &str| self.repo.is_under_way(name);
+        if is_message(&text, &slug) || is_under_way("MERGE_HEAD")? || is_under_way("REVERT_HEAD")? {
+            return Ok(());
+        }
+        Err(Error::policy(format!("commits on {} begin with `[{slug}] `", slug.branch()))
+            .next(format!("git commit -m \"[{slug}] <type>: <description>\"")))
+    }
+
+    /// `index` is the one that is about to be committed; empty for the usual one.
+    fn check_commit(&self, index: &str) -> Result<()> {
+        let Some(slug) = self.repo.slug_here()? else { return Ok(()) };
+        self.check_fence(&slug)?;
+        let here = &self.repo.here;
+        let git = if index.is_empty() { here.clone() } else { here.with_index(&here.dir().join(index)) };
+        let mut parents = vec!["HEAD".to_owned()];
+        if !here.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.is_ok() {
+            return Ok(());
+        }
+        if self.repo.is_under_way("MERGE_HEAD")? {
+            parents.push("MERGE_HEAD".to_owned());
+        }
+        // A merge changes what is unlike everything that it merges.
+        let mut changed: Option<Vec<String>> = None;
+        for parent in &parents {
+            let asked = ["diff-index", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"];
+            let told = git.text(asked.into_iter().chain(["--end-of-options", parent, "--", "_AGENTS"]))?;
+            let paths = told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned);
+            changed = Some(match changed {
+                None => paths.collect(),
+                Some(before) => paths.filter(|path| before.contains(path)).collect(),
+            });
+        }
+        let changed = changed.unwrap_or_default();
+        let plan = format!("{}/SESSION.md", State::Active.dir_of(&slug));
+        if changed.contains(&plan) && !self.is_known_plan(&git, &slug, &plan)? {
+            return Err(Error::policy(format!(
+                "SESSION.md of {slug} is the plan that the work is compared with: it stays as it is"
+            ))
+            .next(format!("git restore --staged --worktree {plan}` or `sess work amend {slug} --reason …")));
+        }
+        let own = format!("{}/", learnings_dir(&slug));
+        let foreign =
+            |path: &&String| path.starts_with(&format!("{KNOWLEDGE_DIR}/")) && !path.starts_with(&own);
+        let foreign: Vec<&str> =
+            changed.iter().filter(foreign).map(String::as_str).take(PATHS_SHOWN_MAX).collect();
+        if foreign.is_empty() || self.kind_here(&slug, &plan)? == WorkKind::KbMerge {
+            return Ok(());
+        }
+        Err(Error::policy(format!(
+            "only a kb-merge session changes the knowledge base, and {slug} is none: {}; what it learned goes into {own}",
+            foreign.join(", ")
+        ))
+        .next(format!("sess work learn --slug {slug} \"<what was learned>\"")))
+    }
+
+    /// Whether the plan in the index is the one that the claim was amended to.
+    fn is_known_plan(&self, git: &crate::Git, slug: &Slug, path: &str) -> Result<bool> {
+        let staged = git.text(["ls-files", "--stage", "-z", "--", path])?;
+        let staged = staged.split(' ').nth(1).and_then(|oid| oid.parse::<Oid>().ok());
+        Ok(staged.is_some() && staged == self.last_seen(slug)?.map(|record| record.claim.plan))
+    }
+
+    fn kind_here(&self, slug: &Slug, plan: &str) -> Result<WorkKind> {
+        let text = match self.last_seen(slug)? {
+            Some(record) => self.repo.text_of(&record.claim.plan).ok(),
+            None => None,
+        };
+        let text = match text {
+            Some(text) => Some(text),
+            None => read_all(&self.repo.here, &[format!("HEAD:{plan}")])?
+                .pop()
+                .flatten()
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        };
+        Ok(text.and_then(|text| Brief::parse(&text).ok()).map(|brief| brief.kind).unwrap_or_default())
+    }
+
+    fn check_push(&self, refs: &[String]) -> Result<()> {
+        for name in refs {
+            let slug = name.strip_prefix("refs/heads/session/").and_then(|name| name.parse().ok());
+            if let Some(slug) = slug {
+                self.check_fence(&slug)?;
+            } else if *name == self.repo.base_ref()
+                && let Some(slug) = self.repo.slug_here()?
+            {
+                self.check_fence(&slug)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails when the session went to somebody else since its workspace was made here.
+    fn check_fence(&self, slug: &Slug) -> Result<()> {
+        let (Some(fence), Some(record)) = (self.fence_of(slug)?, self.last_seen(slug)?) else {
+            return Ok(());
+        };
+        match outrun(fence, &self.owner.clone, &record.claim) {
+            false => Ok(()),
+            true => Err(crate::Refusal::Dispossessed(slug.clone(), record.claim.told(self.now())).into()),
+        }
+    }
+
+    /// Returns the claim as this clone saw it last.
+    fn last_seen(&self, slug: &Slug) -> Result<Option<Record>> {
+        self.repo.seen_record(slug)
+    }
+
+    /// Returns the fence that a session's workspace was made with.
+    pub(crate) fn fence_of(&self, slug: &Slug) -> Result<Option<u64>> {
+        let place = if self.repo.slug_here()?.as_ref() == Some(slug) {
+            Some(self.repo.here.dir().to_owned())
+        } else {
+            self.workspace(slug)
+        };
+        let Some(place) = place else { return Ok(None) };
+        let text = fs::read_to_string(self.repo.git_dir_of(&place)?.join(FENCE_FILE));
+        Ok(text.ok().and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Writes down which fence a workspace belongs to.
+    pub(crate) fn keep_fence(&self, workspace: &Path, record: &Record) -> Result<()> {
+        let path = self.repo.git_dir_of(workspace)?.join(FENCE_FILE);
+        fs::write(&path, format!("{}\n", record.claim.fence)).map_err(|error| {
+            Error::failed(format!("cannot write {}: {error}", path.display())).next("sess work doctor")
+        })
+    }
+}
+
+/// Whether a claim tells that a workspace with this fence is not its owner's any more.
+fn outrun(fence: u64, clone: &str, claim: &Claim) -> bool {
+    claim.fence > fence || claim.owner.clone != clone
+}
+
+/// Whether a message is one of a session's: with its name in front, or one that git writes itself.
+fn is_message(text: &str, slug: &Slug) -> bool {
+    let mut lines = text.lines().map(str::trim_end);
+    let Some(mut line) = lines.find(|line| !line.is_empty() && !line.starts_with('#')) else { return true };
+    // Git asks for these itself, and takes them away when it puts commits together.
+    while let Some(rest) = ["fixup! ", "squash! ", "amend! "].iter().find_map(|lead| line.strip_prefix(lead))
+    {
+        line = rest;
+    }
+    let prefix = format!("[{slug}] ");
+    let is_prefixed = line.strip_prefix(&prefix).is_some_and(|rest| !rest.trim().is_empty());
+    is_prefixed || ["Merge ", "Revert \"", "Reapply \""].iter().any(|lead| line.starts_with(lead))
+}
+
+impl Repo {
+    fn is_under_way(&self, name: &str) -> Result<bool> {
+        Ok(self.here.run(["rev-parse", "--verify", "--quiet", name])?.is_ok())
+    }
+
+    /// Returns the directory that git keeps for a checkout.
+    pub(crate) fn git_dir_of(&self, checkout: &Path) -> Result<PathBuf> {
+        let told = self.git.at(checkout).text(["rev-parse", "--absolute-git-dir"])?;
+        Ok(PathBuf::from(told.trim_end_matches('\n')))
+    }
+
+    /// Returns where git looks for hooks, or why they are not ours to change.
+    fn hooks_dir(&self) -> Result<std::result::Result<PathBuf, String>> {
+        let settings = guard::settings(&self.git)?;
+        let Some(setting) = settings.iter().rev().find(|known| known.name == "core.hookspath") else {
+            return Ok(Ok(self.common.join("hooks")));
+        };
+        if setting.is_users {
+            return Ok(Err(format!(
+                "core.hooksPath is {} in your own configuration, for all repositories",
+                setting.value
+            )));
+        }
+        let dir = self.git.dir().join(&setting.value);
+        let tracked = self.git.run(["ls-files", "-z", "--", &dir.to_string_lossy()])?;
+        if tracked.is_ok() && !tracked.stdout.is_empty() {
+            return Ok(Err(format!("core.hooksPath is {}, which git tracks", setting.value)));
+        }
+        Ok(Ok(dir))
+    }
+
+    /// Whether this clone has our hooks.
+    pub(crate) fn has_hooks(&self) -> Result<bool> {
+        let Ok(dir) = self.hooks_dir()? else { return Ok(false) };
+        Ok(HOOKS.iter().any(|(name, _)| is_ours(&dir.join(name))))
+    }
+
+    pub(crate) fn install_hooks(&self, report: &mut InitReport) -> Result<()> {
+        let dir = match self.hooks_dir()? {
+            Ok(dir) => dir,
+            Err(reason) => {
+                let names = HOOKS.map(|(name, _)| name).join(", ");
+                report.notices.push(format!(
+                    "no hooks were installed: {reason}; call `sess work hook <name> \"$@\"` in yours ({names})"
+                ));
+                return Ok(());
+            }
+        };
+        let failed = |error: std::io::Error| {
+            Error::failed(format!("cannot write hooks into {}: {error}", dir.display()))
+                .next("sess work init --no-hooks")
+        };
+        fs::create_dir_all(&dir).map_err(failed)?;
+        for (name, more) in HOOKS {
+            let (path, before, text) =
+                (dir.join(name), dir.join(format!("{name}.{BEFORE}")), script(name, more));
+            let exists = fs::symlink_metadata(&path).is_ok();
+            if exists && fs::read_to_string(&path).is_ok_and(|known| known == text) {
+                continue;
+            }
+            if exists && !is_ours(&path) {
+                if fs::symlink_metadata(&before).is_ok() {
+                    report.notices.push(format!(
+                        "the hook {name} was not installed: {} and {} are both there",
+                        path.display(),
+                        before.display()
+                    ));
+                    continue;
+                }
+                fs::rename(&path, &before).map_err(failed)?;
+            }
+            // Whole or not at all: git may be about to run it.
+            let file = tempfile::Builder::new()
+                .permissions(fs::Permissions::from_mode(0o755))
+                .tempfile_in(&dir)
+                .map_err(failed)?;
+            fs::write(file.path(), text).map_err(failed)?;
+            file.persist(&path).map_err(|error| failed(error.error))?;
+            report.changed.push(format!("the hook {name}"));
+        }
+        Ok(())
+    }
+
+    /// Takes our hooks away, and puts those back that were there before.
+    pub(crate) fn remove_hooks(&self, done: &mut Vec<String>) -> Result<()> {
+        let Ok(dir) = self.hooks_dir()? else { return Ok(()) };
+        for (name, _) in HOOKS {
+            let (path, before) = (dir.join(name), dir.join(format!("{name}.{BEFORE}")));
+            if !is_ours(&path) {
+                continue;
+            }
+            let ended = if fs::symlink_metadata(&before).is_ok() {
+                fs::rename(&before, &path).map(|()| "the hook {} is what it was before")
+            } else {
+                fs::remove_file(&path).map(|()| "the hook {} is removed")
+            };
+            let words = ended.map_err(|error| {
+                Error::failed(format!("cannot restore {}: {error}", path.display()))
+                    .next("sess work uninstall")
+            })?;
+            done.push(words.replace("{}", name));
+        }
+        Ok(())
+    }
+
+    /// Removes what was written down about workspaces.
+    pub(crate) fn forget_fences(&self) -> Result<()> {
+        let Ok(entries) = fs::read_dir(self.common.join("worktrees")) else { return Ok(()) };
+        for entry in entries.flatten() {
+            let path = entry.path().join(FENCE_FILE);
+            if path.exists() {
+                fs::remove_file(&path)
+                    .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|text| String::from_utf8_lossy(&text).contains(MARK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_its_session_unless_git_wrote_it() {
+        let slug: Slug = "2025-10-14-x".parse().expect("a slug");
+        for good in [
+            "[2025-10-14-x] feat: a\n",
+            "# a comment\n\n[2025-10-14-x] feat: a\n",
+            "Merge branch 'main'\n",
+            "Revert \"[2025-10-14-x] feat: a\"\n",
+            "fixup! [2025-10-14-x] feat: a\n",
+            "",
+            "[2025-10-14-x] feat: a\r\n",
+        ] {
+            assert!(is_message(good, &slug), "{good:?}");
+        }
+        for bad in [
+            "feat: a\n",
+            "[2025-10-14-y] feat: a\n",
+            "[2025-10-14-x]\n",
+            "[2025-10-14-x] \n",
+            "fixup! a\n",
+            "x [2025-10-14-x] a",
+        ] {
+            assert!(!is_message(bad, &slug), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Where everybody meets: the remote's refs, or this repository's own when there is no remote.
+//!
+//! A ref moves only from where it was seen. What a push did is read from the refs, never from git's words.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause, workspace::rescue_ref,
+};
+
+/// What was seen there last, kept apart from the refs of the user's own.
+const SEEN_BASE: &str = "refs/intersession/hub/base";
+const SEEN_CLAIMS: &str = "refs/intersession/hub/claims";
+const SEEN_BRANCHES: &str = "refs/intersession/hub/branches";
+const SEEN_LOG: &str = "refs/intersession/hub/log";
+/// How an entry of the chain of ended claims begins; the session's name follows.
+pub(crate) const LOG_LINE: &str = "ended ";
+const BRANCHES: &str = "refs/heads/session";
+
+/// What was there when it was looked at.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The last commit of the base branch.
+    pub base: Oid,
+    pub claims: BTreeMap<Slug, Record>,
+    /// The last commits of the sessions' branches, as far as they were shared.
+    pub branches: BTreeMap<Slug, Oid>,
+    /// The chain of claims that have ended.
+    pub log: Option<Oid>,
+    /// Refs that lead to no claim, with the reason.
+    pub damaged: Vec<(String, String)>,
+    /// The remote could not be asked: this is what it said last.
+    pub is_old: bool,
+}
+
+/// A claim and the commit that holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub oid: Oid,
+    pub claim: Claim,
+}
+
+/// A ref that is to move from one commit to another; `None` is its absence.
+#[derive(Clone, Debug)]
+pub struct Move {
+    pub name: String,
+    pub from: Option<Oid>,
+    pub to: Option<Oid>,
+}
+
+/// What became of moves that go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moved {
+    Done,
+    /// Somebody else moved one of them; this is where it is.
+    Overtaken {
+        name: String,
+        at: Option<Oid>,
+    },
+    /// They are where they were, and this is what the other side said.
+    Rejected(String),
+}
+
+impl Repo {
+    pub(crate) fn base_ref(&self) -> String {
+        format!("refs/heads/{}", self.base)
+    }
+
+    pub(crate) fn claim_ref(&self, slug: &Slug) -> String {
+        format!("{}/{slug}", self.claims)
+    }
+
+    pub(crate) fn log_ref(&self) -> String {
+        self.claims
+            .rsplit_once("claims")
+            .map_or_else(|| format!("{}-log", self.claims), |(lead, _)| format!("{lead}log"))
+    }
+
+    /// Returns the ref that keeps commits where others see them, in a place that the remote takes.
+    pub(crate) fn shared_rescue_ref(&self, slug: &Slug, tip: &Oid) -> String {
+        let name = rescue_ref(slug, tip);
+        match self.claims.strip_suffix("claims").filter(|_| self.remote.is_some()) {
+            Some(lead) => name.replacen("refs/intersession/", lead, 1),
+            None => name,
+        }
+    }
+
+    /// Looks at what is there now.
+    pub fn look(&self) -> Result<View> {
+        let Some(remote) = &self.remote else {
+            return self.view(&self.base_ref(), &self.claims, BRANCHES, false);
+        };
+        let base = format!("+{}:{SEEN_BASE}", self.base_ref());
+        let claims = format!("+{}/*:{SEEN_CLAIMS}/*", self.claims);
+        let fetch = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--prune",
+            "--no-auto-gc",
+            "--end-of-options",
+        ];
+        let branches = format!("+{BRANCHES}/*:{SEEN_BRANCHES}/*");
+        // With a star, because it need not be there.
+        let log = format!("+{}*:{SEEN_LOG}*", self.log_ref());
+        let fetched =
+            self.git.talk(fetch.into_iter().chain([remote.as_str(), &base, &claims, &branches, &log]))?;
+        if !fetched.is_ok() {
+            return Err(self.unreachable(&fetched.stderr));
+        }
+        self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, false)
+    }
+
+    /// Looks, and when the remote cannot be reached, at what was seen last.
+    pub fn look_or_recall(&self) -> Result<View> {
+        match self.look() {
+            Err(error) if error.kind == Kind::Unreachable => {
+                self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, true).map_err(|_| error)
+            }
+            seen => seen,
+        }
+    }
+
+    fn unreachable(&self, stderr: &str) -> Error {
+        let words = words_of(stderr);
+        let (remote, base) = (self.remote.as_deref().unwrap_or_default(), &self.base);
+        if words.contains("couldn't find remote ref") {
+            let heads = self.git.talk(["ls-remote", "--heads", "--quiet", "--end-of-options", remote]);
+            if heads.is_ok_and(|heads| heads.is_ok() && heads.stdout.is_empty()) {
+                return Error::wrong_state(format!("{remote} has no commit yet"))
+                    .next(format!("git push {remote} HEAD:refs/heads/{base}"));
+            }
+            return Error::new(
+                Kind::Conflict,
+                format!("{remote} has no branch {base}: it was renamed or deleted"),
+            )
+            .next("git config intersession.base <branch>");
+        }
+        let is_refused = ["Permission denied", "Authentication failed", "403", "could not read Username"];
+        if is_refused.iter().any(|sign| words.contains(sign)) {
+            return Error::new(Kind::Rejected, format!("{remote} does not let you in: {words}"))
+                .next(format!("git ls-remote {remote}"));
+        }
+        Error::new(Kind::Unreachable, format!("{remote} cannot be reached: {words}"))
+            .next(format!("git ls-remote {remote}"))
+    }
+
+    fn view(&self, base: &str, claims: &str, branches: &str, is_old: bool) -> Result<View> {
+        let log = if self.remote.is_some() { SEEN_LOG.to_owned() } else { self.log_ref() };
+        let dir_of_branches = branches;
+        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", base, &log];
+        let told =
+            self.git.text(asked.into_iter().chain([&*format!("{claims}/"), &*format!("{branches}/")]))?;
+        let refs = told.lines().filter_map(|line| line.split_once(' '));
+        let mut refs: Vec<(Oid, &str)> =
+            refs.filter_map(|(oid, name)| Some((oid.parse().ok()?, name))).collect();
+        let mut taken = |wanted: &str| {
+            let at = refs.iter().position(|(_, name)| *name == wanted)?;
+            Some(refs.swap_remove(at).0)
+        };
+        let (base_oid, log) = (taken(base), taken(&log));
+        let Some(base_oid) = base_oid else {
+            let next = "git commit --allow-empty -m \"first commit\"";
+            return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
+        };
+        let (branch_refs, refs): (Vec<_>, Vec<_>) =
+            refs.into_iter().partition(|(_, name)| name.starts_with(branches));
+        let short_of =
+            |name: &str, dir: &str| name.strip_prefix(dir).unwrap_or(name).trim_start_matches('/').to_owned();
+        let branches = branch_refs.into_iter();
+        let branches =
+            branches.filter_map(|(oid, name)| Some((short_of(name, dir_of_branches).parse().ok()?, oid)));
+        let mut view = View {
+            base: base_oid,
+            claims: BTreeMap::new(),
+            branches: branches.collect(),
+            log,
+            damaged: Vec::new(),
+            is_old,
+        };
+        let files: Vec<String> = refs.iter().map(|(oid, _)| format!("{oid}:{CLAIM_FILE}")).collect();
+        for ((oid, name), file) in refs.into_iter().zip(read_all(&self.git, &files)?) {
+            let short = short_of(name, claims);
+            match record(&short, oid, file) {
+                Ok((slug, record)) => drop(view.claims.insert(slug, record)),
+                Err(reason) => view.damaged.push((short, reason)),
+            }
+        }
+        Ok(view)
+    }
+
+    /// Returns where a claim is kept as it was seen last.
+    pub(crate) fn seen_claim_ref(&self, name: &str) -> String {
+        let dir = if self.remote.is_some() { SEEN_CLAIMS } else { &self.claims };
+        format!("{dir}/{name}")
+    }
+
+    /// Returns a session's claim as it was seen last, without asking anybody.
+    pub(crate) fn seen_record(&self, slug: &Slug) -> Result<Option<Record>> {
+        let Some(oid) = self.commit(&self.seen_claim_ref(slug.as_str()))? else { return Ok(None) };
+        let file = read_all(&self.git, &[format!("{oid}:{CLAIM_FILE}")])?.pop().flatten();
+        Ok(record(slug.as_str(), oid, file).ok().map(|(_, record)| record))
+    }
+
+    /// Moves refs together, or none of them.
+    ///
+    /// Refs are locked for a moment while others move, which is no refusal: it is tried again before one is told.
+    pub fn advance(&self, moves: &[Move]) -> Result<Moved> {
+        let mut moved = Moved::Rejected(String::new());
+        for _ in 0..TRIES_MAX {
+            moved = match &self.remote {
+                None => self.advance_here(moves)?,
+                Some(remote) => self.push(remote, moves)?,
+            };
+            if !matches!(moved, Moved::Rejected(_)) {
+                break;
+            }
+            pause();
+        }
+        Ok(moved)
+    }
+
+    /// Moves one ref that may lead to anything.
+    pub(crate) fn advance_raw(&self, step: &Move) -> Result<Moved> {
+        if self.remote.is_some() {
+            return self.advance(std::slice::from_ref(step));
+        }
+        let from = step.from.as_ref().map(Oid::as_str).unwrap_or_default();
+        let ended = self.git.run(["update-ref", "-d", &step.name, from])?;
+        Ok(if ended.is_ok() { Moved::Done } else { Moved::Rejected(words_of(&ended.stderr)) })
+    }
+
+    fn advance_here(&self, moves: &[Move]) -> Result<Moved> {
+        let zero = "0".repeat(self.zero_len(moves));
+        let text = |oid: &Option<Oid>| oid.as_ref().map_or(zero.clone(), Oid::to_string);
+        let mut input = "start\n".to_owned();
+        for step in moves {
+            input += &format!("update {} {} {}\n", step.name, text(&step.to), text(&step.from));
+        }
+        input += "prepare\ncommit\n";
+        let ended = self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None)?;
+        let now = |name: &str| self.commit(name);
+        judge(moves, now, &ended.stderr)
+    }
+
+    fn zero_len(&self, moves: &[Move]) -> usize {
+        moves
+            .iter()
+            .find_map(|step| step.to.as_ref().or(step.from.as_ref()))
+            .map_or(40, |oid| oid.as_str().len())
+    }
+
+    fn push(&self, remote: &str, moves: &[Move]) -> Result<Moved> {
+        let mut args: Vec<String> =
+            ["push", "--quiet", "--no-verify", "--porcelain", "--no-follow-tags"].map(str::to_owned).to_vec();
+        if moves.len() > 1 {
+            args.push("--atomic".to_owned());
+        }
+        for step in moves {
+            let from = step.from.as_ref().map_or("", Oid::as_str);
+            args.push(format!("--force-with-lease={}:{from}", step.name));
+        }
+        args.extend(["--end-of-options".to_owned(), remote.to_owned()]);
+        for step in moves {
+            args.push(format!("{}:{}", step.to.as_ref().map_or("", Oid::as_str), step.name));
+        }
+        let pushed = self.git.talk(&args)?;
+        let names: Vec<&str> = moves.iter().map(|step| step.name.as_str()).collect();
+        let now = self.remote_refs(remote, &names)?;
+        let moved = judge(moves, |name| Ok(now.get(name).cloned()), &pushed.stderr)?;
+        if moved == Moved::Done {
+            self.remember(moves)?;
+        }
+        Ok(moved)
+    }
+
+    /// Keeps what was just done as what was seen last: hooks go by it, and they ask nobody.
+    fn remember(&self, moves: &[Move]) -> Result<()> {
+        let claims = format!("{}/", self.claims);
+        let lines = moves.iter().filter_map(|step| {
+            let name = step.name.strip_prefix(&claims)?;
+            Some(match &step.to {
+                Some(oid) => format!("update {SEEN_CLAIMS}/{name} {oid}\n"),
+                None => format!("delete {SEEN_CLAIMS}/{name}\n"),
+            })
+        });
+        let input: String = lines.collect();
+        if input.is_empty() {
+            return Ok(());
+        }
+        // Another process that looks right now writes the same, or something newer.
+        let kept = self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None)?;
+        if !kept.is_ok() {
+            tracing::debug!(words = %words_of(&kept.stderr), "what was seen last is not kept");
+        }
+        Ok(())
+    }
+
+    /// Asks the remote where these refs are.
+    pub(crate) fn remote_refs(&self, remote: &str, names: &[&str]) -> Result<BTreeMap<String, Oid>> {
+        let asked = ["ls-remote", "--quiet", "--end-of-options", remote];
+        let told = self.git.talk(asked.into_iter().chain(names.iter().copied()))?;
+        if !told.is_ok() {
+            return Err(self.unreachable(&told.stderr));
+        }
+        let text = told.text();
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        Ok(lines.filter_map(|(oid, name)| Some((name.to_owned(), oid.parse().ok()?))).collect())
+    }
+
+    /// Writes a record, whose parents are what it follows upon.
+    pub(crate) fn write_claim(&self, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
+        let json = serde_json::to_string_pretty(claim).expect("its keys are strings") + "\n";
+        let blob = self.write_blob(json.as_bytes())?;
+        let tree = self.git.feed(["mktree"], format!("100644 blob {blob}\t{CLAIM_FILE}\n").as_bytes())?;
+        let tree = String::from_utf8_lossy(&tree).trim().to_owned();
+        let mut args = vec!["commit-tree".to_owned(), tree];
+        for parent in parents {
+            args.extend(["-p".to_owned(), parent.to_string()]);
+        }
+        let phase = serde_json::to_value(claim.phase).expect("a word");
+        let phase = phase.as_str().unwrap_or_default();
+        args.extend(["-m".to_owned(), format!("[{}] {phase}, fence {}", claim.slug, claim.fence)]);
+        self.git.oid(&args)
+    }
+
+    pub(crate) fn write_blob(&self, bytes: &[u8]) -> Result<Oid> {
+        let told = self.git.feed(["hash-object", "-w", "--stdin"], bytes)?;
+        String::from_utf8_lossy(&told).trim().parse().map_err(Error::failed)
+    }
+}
+
+pub(crate) const CLAIM_FILE: &str = "claim.json";
+/// How often refs that are where they were are tried to be moved.
+const TRIES_MAX: u32 = 4;
+
+fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
+    let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
+    let file = file.ok_or("it leads to no claim")?;
+    let claim: Claim =
+        serde_json::from_slice(&file).map_err(|error| format!("its claim cannot be read: {error}"))?;
+    if claim.slug != slug {
+        return Err(format!("its claim is that of {}", claim.slug));
+    }
+    Ok((slug, Record { oid, claim }))
+}
+
+/// Says what became of moves, from where the refs are now.
+fn judge(moves: &[Move], now: impl Fn(&str) -> Result<Option<Oid>>, words: &str) -> Result<Moved> {
+    let mut is_done = true;
+    for step in moves {
+        let at = now(&step.name)?;
+        if at != step.to {
+            is_done = false;
+            if at != step.from {
+                return Ok(Moved::Overtaken { name: step.name.clone(), at });
+            }
+        }
+    }
+    Ok(if is_done { Moved::Done } else { Moved::Rejected(words_of(words)) })
+}
+
+/// Reads objects by their names, in one go; `None` for what is not there.
+pub(crate) fn read_all(git: &Git, names: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let input = names.iter().map(|name| format!("{name}\n")).collect::<String>();
+    let told = git.feed(["cat-file", "--batch"], input.as_bytes())?;
+    let mut rest = told.as_slice();
+    let mut read = Vec::with_capacity(names.len());
+    for _ in names {
+        let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+        rest = rest.get(end + 1..).unwrap_or_default();
+        // "<oid> <type> <size>", or "<name> missing".
+        let size = head.rsplit(' ').next().and_then(|text| text.parse::<usize>().ok());
+        match size.filter(|size| *size < rest.len()) {
+            Some(size) => {
+                read.push(Some(rest[..size].to_vec()));
+                rest = &rest[size + 1..];
+            }
+            None => read.push(None),
+        }
+    }
+    Ok(read)
+}

@@ -1,0 +1,224 @@
+//! Setting a repository up for work sessions, and leaving it as it was.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::{
+    Error, Kind, Move, Moved, Oid, Repo, Result, State, Work,
+    projecting::{Step, one_line},
+    repo::{BASE_SETTING, CLAIMS, CLAIMS_AS_BRANCHES, CLAIMS_SETTING, REMOTE_SETTING, random_hex},
+    state::{KNOWLEDGE_DIR, SESSIONS_DIR},
+    tree::{Edit, File},
+};
+
+const SCRIPT_MODE: &str = "100755";
+
+#[derive(Clone, Copy, Debug)]
+pub struct InitOptions {
+    pub hooks: bool,
+    /// Adds `_bin/claim-session` and `_bin/complete-session`.
+    pub scripts: bool,
+}
+
+/// What was set up.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitReport {
+    /// What is different now; nothing when all of it was there.
+    pub changed: Vec<String>,
+    /// What somebody should know.
+    pub notices: Vec<String>,
+}
+
+impl Work {
+    /// Sets the repository up: the tree on the base branch, the settings and hooks of this clone.
+    ///
+    /// Again, it changes nothing.
+    pub fn init(&self, options: &InitOptions) -> Result<InitReport> {
+        let mut report = InitReport::default();
+        let claims = self.probed(&mut report)?;
+        // What follows has to look for claims where they will be.
+        let mut work = self.clone();
+        claims.clone_into(&mut work.repo.claims);
+        work.lay_tree(options, &mut report)?;
+        let remote = self.repo.remote.as_deref().unwrap_or(".");
+        let mut settings = vec![(BASE_SETTING, self.repo.base.as_str()), (REMOTE_SETTING, remote)];
+        // The usual place needs no setting.
+        if claims != CLAIMS {
+            settings.push((CLAIMS_SETTING, &claims));
+        }
+        for (name, value) in settings {
+            let known = self.repo.git.run(["config", "--local", "--get", name])?;
+            if known.text().trim_end_matches('\n') != value {
+                self.repo.git.text(["config", "--local", "--replace-all", name, value])?;
+                report.changed.push(format!("git config {name} {value}"));
+            }
+        }
+        if self.exclude()? {
+            report.changed.push("a line in .git/info/exclude".to_owned());
+        }
+        if options.hooks {
+            self.repo.install_hooks(&mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// Returns where claims can be: some hosts take no refs but branches.
+    fn probed(&self, report: &mut InitReport) -> Result<String> {
+        let Some(remote) = &self.repo.remote else {
+            let told = self.repo.git.text(["remote"])?;
+            report.notices.push(match told.lines().next() {
+                None => "there is no remote: work sessions are of this repository alone".to_owned(),
+                Some(remote) => format!(
+                    "work sessions are of this repository alone, as it is set: `git config {REMOTE_SETTING} {remote}` \
+                     and `sess work init` share them"
+                ),
+            });
+            return Ok(CLAIMS.to_owned());
+        };
+        let base = self.repo.look()?.base;
+        if self.repo.claims != CLAIMS || self.repo.takes(CLAIMS, &base)?.is_none() {
+            return Ok(self.repo.claims.clone());
+        }
+        if let Some(words) = self.repo.takes(CLAIMS_AS_BRANCHES, &base)? {
+            return Err(Error::new(Kind::Rejected, format!("{remote} takes no claims: {words}"))
+                .next(format!("git push {remote} HEAD:{CLAIMS_AS_BRANCHES}/probe")));
+        }
+        report
+            .notices
+            .push(format!("{remote} takes no refs but branches: claims are {CLAIMS_AS_BRANCHES}/*"));
+        Ok(CLAIMS_AS_BRANCHES.to_owned())
+    }
+
+    fn lay_tree(&self, options: &InitOptions, report: &mut InitReport) -> Result<()> {
+        let mut laid = Vec::new();
+        let ended = self.on_base(|seen| {
+            let known = self.repo.files_of(seen.view.base.as_str(), KNOWLEDGE_DIR)?;
+            laid.clear();
+            let mut edits = Vec::new();
+            for (path, mode, text) in files(options.scripts) {
+                // Whatever somebody made of it is theirs.
+                if seen.tree.files.contains_key(&path) || known.contains_key(&path) {
+                    continue;
+                }
+                let oid = self.repo.write_blob(text.as_bytes())?;
+                edits.push(Edit::Put(path.clone(), File { mode: mode.to_owned(), oid }));
+                laid.push(path);
+            }
+            if edits.is_empty() {
+                return Ok(None);
+            }
+            let message = format!("Set up work sessions\n\nAgent: {}\n", one_line(&self.by()));
+            Ok(Some(Step { message, edits }))
+        });
+        match ended {
+            Ok(_) => report.changed.append(&mut laid),
+            Err(error) if error.kind == Kind::Rejected => report.notices.push(format!(
+                "the tree was not laid: {error}; with `land: pr` work gets there by pull requests, and somebody \
+                 who may push has to run `sess work init` once"
+            )),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Takes everything back that this clone was given; returns what was done.
+    ///
+    /// What others share stays: the tree on the base branch, claims, and the commits that rescue refs keep.
+    pub fn uninstall(&self) -> Result<Vec<String>> {
+        let seen = self.see_or_recall()?;
+        for slug in seen.slugs() {
+            let is_held =
+                seen.standing(&slug).holder().is_some_and(|claim| claim.owner.clone == self.owner.clone);
+            if let Some(path) = self.workspace(&slug).filter(|_| is_held) {
+                return Err(Error::would_lose(format!(
+                    "{slug} is held here, with a workspace in {}",
+                    path.display()
+                ))
+                .next(format!("sess work release {slug}")));
+            }
+        }
+        let mut done = Vec::new();
+        self.repo.remove_hooks(&mut done)?;
+        for name in [BASE_SETTING, REMOTE_SETTING, CLAIMS_SETTING] {
+            if self.repo.git.run(["config", "--local", "--unset-all", name])?.is_ok() {
+                done.push(format!("git config {name} is unset"));
+            }
+        }
+        // An empty section would be left of it.
+        self.repo.git.run(["config", "--local", "--remove-section", "intersession"])?;
+        if self.include_again()? {
+            done.push("the line in .git/info/exclude is removed".to_owned());
+        }
+        let told = self.repo.git.text(["for-each-ref", "--format=%(refname)", "refs/intersession/"])?;
+        let (hub, kept): (Vec<&str>, Vec<&str>) =
+            told.lines().partition(|name| name.starts_with("refs/intersession/hub/"));
+        for name in &hub {
+            self.repo.git.text(["update-ref", "-d", name])?;
+        }
+        if !hub.is_empty() {
+            done.push(format!("{} refs of what the remote said are removed", hub.len()));
+        }
+        if !kept.is_empty() {
+            done.push(format!("{} refs in refs/intersession/ stay: commits may be nowhere else", kept.len()));
+        }
+        self.repo.forget_fences()?;
+        let own = self.repo.own_dir()?;
+        fs::remove_dir_all(&own).map_err(|error| {
+            Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")
+        })?;
+        done.push(format!("{} is removed", own.display()));
+        Ok(done)
+    }
+}
+
+impl Repo {
+    /// Asks whether refs of a kind can be made and removed; returns what the remote says against it.
+    fn takes(&self, place: &str, commit: &Oid) -> Result<Option<String>> {
+        let name = format!("{place}/probe-{}", random_hex());
+        let made = Move { name: name.clone(), from: None, to: Some(commit.clone()) };
+        match self.advance(&[made])? {
+            Moved::Done => {}
+            Moved::Rejected(words) => return Ok(Some(words)),
+            Moved::Overtaken { name, .. } => return Ok(Some(format!("it put something else into {name}"))),
+        }
+        match self.advance(&[Move { name: name.clone(), from: Some(commit.clone()), to: None }])? {
+            Moved::Done => Ok(None),
+            _ => {
+                Err(Error::new(Kind::Rejected, format!("the remote took {name}, and does not let go of it"))
+                    .next(format!("git push {} --delete {name}", self.remote.as_deref().unwrap_or_default())))
+            }
+        }
+    }
+}
+
+/// Everything that a repository with work sessions has from the beginning.
+fn files(scripts: bool) -> Vec<(String, &'static str, &'static str)> {
+    use crate::tree::PLAIN;
+    let in_sessions = |name: &str| format!("{SESSIONS_DIR}/{name}");
+    // Git keeps no empty directories.
+    let mut files: Vec<_> =
+        State::ALL.iter().map(|state| (in_sessions(&format!("{state}/.gitkeep")), PLAIN, "")).collect();
+    files.extend([
+        (in_sessions("sessions.lock"), PLAIN, ""),
+        (in_sessions("SESSIONS-README.md"), PLAIN, include_str!("../templates/tree/SESSIONS-README.md")),
+        (
+            in_sessions("SESSIONS-REFERENCE.md"),
+            PLAIN,
+            include_str!("../templates/tree/SESSIONS-REFERENCE.md"),
+        ),
+        (format!("{KNOWLEDGE_DIR}/README.md"), PLAIN, include_str!("../templates/tree/KNOWLEDGE-README.md")),
+    ]);
+    if scripts {
+        files.extend([
+            (in_sessions("_bin/claim-session"), SCRIPT_MODE, "#!/bin/sh\nexec sess work claim \"$@\"\n"),
+            (
+                in_sessions("_bin/complete-session"),
+                SCRIPT_MODE,
+                "#!/bin/sh\nexec sess work complete \"$@\"\n",
+            ),
+        ]);
+    }
+    files
+}

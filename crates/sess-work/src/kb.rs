@@ -1,0 +1,127 @@
+//! The knowledge base: what was learned and agreed upon, as the base branch has it.
+
+use serde::Serialize;
+
+use crate::{
+    Brief, Error, Oid, Result, Seen, Slug, State, Work, WorkKind, drafting,
+    hub::read_all,
+    projecting::{Step, message},
+    state::{KNOWLEDGE_DIR, learnings_dir},
+    templates,
+    tree::{Edit, PLAIN},
+};
+
+/// A text of the knowledge base.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KbEntry {
+    /// From the directory of the knowledge base.
+    pub path: String,
+    pub title: String,
+    pub bytes: u64,
+}
+
+impl Work {
+    /// Lists the knowledge base, and what sessions left there to be merged.
+    pub fn kb_list(&self) -> Result<Vec<KbEntry>> {
+        let texts = self.kb_texts(&self.see_or_recall()?)?;
+        Ok(texts.into_iter().map(|(path, text)| entry(path, &text)).collect())
+    }
+
+    /// Returns a text of the knowledge base, by its path in there.
+    pub fn kb_show(&self, path: &str) -> Result<String> {
+        let given = path.strip_prefix(KNOWLEDGE_DIR).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path);
+        let is_inside = !given.is_empty() && given.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if !is_inside {
+            return Err(
+                Error::usage(format!("{path:?} is no path in {KNOWLEDGE_DIR}")).next("sess work kb list")
+            );
+        }
+        // Only what the list knows is read: no link, no name that means something to git.
+        let files = self.kb_files(&self.see_or_recall()?)?;
+        match files.into_iter().find(|(known, _)| known == given) {
+            Some((_, oid)) => self.repo.text_of(&oid),
+            None => Err(Error::wrong_state(format!("there is no {given:?} in the knowledge base"))
+                .next("sess work kb list")),
+        }
+    }
+
+    /// Makes a session that merges every learning that none merges yet.
+    pub fn kb_merge(&self, topic: &str) -> Result<Slug> {
+        if topic.trim().is_empty() {
+            return Err(Error::usage("a topic is missing").next("sess work kb merge <topic>"));
+        }
+        let wanted = Slug::kb_merge(topic, self.day()?);
+        let mut made = wanted.clone();
+        self.on_base(|seen| {
+            let sources = self.unmerged(seen)?;
+            let Some(first) = sources.first() else {
+                return Err(Error::wrong_state("everything that was learned is merged, or about to be")
+                    .next("sess work kb list"));
+            };
+            made = drafting::free(&wanted, seen);
+            let own = self.template(&seen.tree, templates::KB_MERGE)?;
+            let mut text = templates::kb_merge(&made, first, self.now(), own.as_deref())?;
+            text = format!("{}\n\n## Sources\n\n", text.trim_end());
+            for source in &sources {
+                text += &format!("- `{}/learnings.md`\n", learnings_dir(source));
+            }
+            let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
+            let dir = state.dir_of(&made);
+            let worklog = format!("# Worklog: {made}\n\n- {} made by {}\n", self.now(), self.by());
+            let edits = vec![
+                Edit::Put(format!("{dir}/SESSION.md"), self.repo.file(&text)?),
+                Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?),
+            ];
+            Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
+        })?;
+        Ok(made)
+    }
+
+    /// Returns the sessions with learnings that no session merges or has merged.
+    fn unmerged(&self, seen: &Seen) -> Result<Vec<Slug>> {
+        let mut sources: Vec<Slug> =
+            self.kb_files(seen)?.iter().filter_map(|(path, _)| learner(path)).collect();
+        let merging = seen.tree.entries.values().filter(|entry| entry.state != State::Abandoned);
+        let plans =
+            merging.filter_map(|entry| entry.files.get("SESSION.md")).map(|file| file.oid.to_string());
+        for plan in read_all(&self.repo.git, &plans.collect::<Vec<_>>())?.into_iter().flatten() {
+            let text = String::from_utf8_lossy(&plan);
+            let Ok(brief) = Brief::parse(&text) else { continue };
+            if brief.kind == WorkKind::KbMerge {
+                sources.retain(|source| {
+                    let path = format!("{}/learnings.md", learnings_dir(source));
+                    brief.parent.as_ref() != Some(source) && !brief.body.contains(&path)
+                });
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Returns the texts of the knowledge base, by their paths in there.
+    pub(crate) fn kb_texts(&self, seen: &Seen) -> Result<Vec<(String, String)>> {
+        let files = self.kb_files(seen)?;
+        let names: Vec<String> = files.iter().map(|(_, oid)| oid.to_string()).collect();
+        let texts = read_all(&self.repo.git, &names)?.into_iter();
+        let texts = texts.map(|bytes| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned());
+        Ok(files.into_iter().map(|(path, _)| path).zip(texts).collect())
+    }
+
+    fn kb_files(&self, seen: &Seen) -> Result<Vec<(String, Oid)>> {
+        let files = self.repo.files_of(seen.view.base.as_str(), KNOWLEDGE_DIR)?.into_iter();
+        let texts = files.filter(|(path, file)| file.mode == PLAIN && path.ends_with(".md"));
+        let inner = |path: &str| Some(path.strip_prefix(KNOWLEDGE_DIR)?.strip_prefix('/')?.to_owned());
+        Ok(texts.filter_map(|(path, file)| Some((inner(&path)?, file.oid))).collect())
+    }
+}
+
+/// Returns the session whose learnings are in a file of the knowledge base.
+pub(crate) fn learner(path: &str) -> Option<Slug> {
+    path.strip_prefix("sessions/")?.strip_suffix("/learnings.md")?.parse().ok()
+}
+
+fn entry(path: String, text: &str) -> KbEntry {
+    let title = Brief::parse(text).map(|brief| brief.title).unwrap_or_default();
+    let title = if title.is_empty() { path.trim_end_matches(".md").to_owned() } else { title };
+    KbEntry { title, bytes: u64::try_from(text.len()).unwrap_or(u64::MAX), path }
+}

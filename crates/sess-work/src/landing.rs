@@ -1,0 +1,501 @@
+//! Bringing work to the base branch: everything that can fail comes first, then one step that others see.
+
+use std::{
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Work,
+    WorkKind, drafting,
+    git::words_of,
+    projecting::{message, one_line, pause},
+    state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
+    templates,
+    tree::{Edit, File, PLAIN},
+};
+
+/// How long landing is tried for, while others land, too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How much of what a gate said is shown.
+const GATE_OUTPUT_BYTES_MAX: usize = 4_000;
+const PLAN_FILE: &str = "SESSION.md";
+const PATHS_SHOWN_MAX: usize = 20;
+
+/// What became of a session that was completed.
+#[derive(Clone, Debug)]
+pub struct Completed {
+    pub record: Record,
+    /// The session that merges what was learned.
+    pub kb: Option<Slug>,
+    pub notices: Vec<String>,
+}
+
+/// Work that is ready to land.
+struct Ready {
+    seen: Seen,
+    record: Record,
+    tip: Oid,
+    brief: Brief,
+    /// The base and the work together.
+    tree: Oid,
+    /// The session's own files, as its branch has them.
+    own: Vec<(String, File)>,
+}
+
+impl Work {
+    /// Merges the base into the session's branch.
+    pub fn sync(&self, slug: &Slug) -> Result<Oid> {
+        let ready = self.ready_to_land(slug)?;
+        let base = ready.seen.view.base.clone();
+        if self.repo.is_ancestor(&base, &ready.tip)? {
+            self.shared(slug, &ready.seen, &ready.record)?;
+            return Ok(ready.tip);
+        }
+        let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
+        let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+        let merge = self.repo.commit_tree(&tree, &[&ready.tip, &base], &text)?;
+        self.forward_branch(slug, &ready.tip, &merge)?;
+        let seen = self.see()?;
+        self.shared(slug, &seen, &ready.record)?;
+        Ok(merge)
+    }
+
+    /// Lands the work so far, and goes on.
+    pub fn land(&self, slug: &Slug) -> Result<Oid> {
+        if self.settings.land != Land::Push {
+            return Err(Error::wrong_state(
+                "work is landed once, by a pull request: that is how `land` is set",
+            )
+            .next(format!("sess work complete {slug}")));
+        }
+        let begun = Instant::now();
+        self.pass_gates(slug)?;
+        loop {
+            let ready = self.ready_to_land(slug)?;
+            let base = ready.seen.view.base.clone();
+            let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
+            let what = format!("Land: {}", one_line(&ready.brief.title));
+            let commit = self.repo.commit_tree(
+                &tree,
+                &[&base],
+                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+            )?;
+            if self.push_landed(slug, &ready, &commit, begun, |_| {})?.is_none() {
+                continue;
+            }
+            let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+            let merge = self.repo.commit_tree(&tree, &[&ready.tip, &commit], &text)?;
+            self.forward_branch(slug, &ready.tip, &merge)?;
+            return Ok(commit);
+        }
+    }
+
+    /// Ends a session with its work on the base branch.
+    pub fn complete(&self, slug: &Slug, notes: Option<&str>) -> Result<Completed> {
+        let begun = Instant::now();
+        self.pass_gates(slug)?;
+        loop {
+            let ready = self.ready_to_land(slug)?;
+            let (edits, kb, plan) = self.closing(&ready, slug, notes)?;
+            let tree = self.composed(&ready, slug, State::Completed, edits)?;
+            let tree = self.with_patch(&ready, slug, &tree)?;
+            let base = ready.seen.view.base.clone();
+            let what = format!("Session complete: {}", one_line(&ready.brief.title));
+            let commit = self.repo.commit_tree(
+                &tree,
+                &[&base],
+                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+            )?;
+            let landed = Landed {
+                base,
+                commit: commit.clone(),
+                tip: ready.tip.clone(),
+                plan: ready.record.claim.plan.clone(),
+                plan_completed: plan,
+            };
+            let mut notices = Vec::new();
+            if self.settings.land != Land::Push {
+                let record = self.hand_over(slug, &ready, &commit, landed, &mut notices)?;
+                return Ok(Completed { record, kb, notices });
+            }
+            let finish = |claim: &mut crate::Claim| {
+                claim.phase = Phase::Completed;
+                claim.landed = Some(landed);
+            };
+            let Some(record) = self.push_landed(slug, &ready, &commit, begun, finish)? else { continue };
+            self.clean_up(slug, Phase::Completed, &mut notices)?;
+            if let Err(error) = self.archive() {
+                tracing::debug!(%error, "ended claims stay where they are for now");
+            }
+            return Ok(Completed { record, kb, notices });
+        }
+    }
+
+    /// Checks everything that can be checked before others see anything.
+    fn ready_to_land(&self, slug: &Slug) -> Result<Ready> {
+        let seen = self.see()?;
+        let record = self.own_record(slug, &seen)?;
+        if let Some(what) = self.unfinished(slug)? {
+            return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
+                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+        }
+        let tip = self.tip(slug)?.ok_or_else(|| {
+            Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
+                .next(format!("sess work claim {slug}"))
+        })?;
+        let dir = State::Active.dir_of(slug);
+        let own: Vec<(String, File)> = self
+            .repo
+            .files_of(tip.as_str(), &dir)?
+            .into_iter()
+            .filter_map(|(path, file)| {
+                Some((path.strip_prefix(&dir)?.trim_start_matches('/').to_owned(), file))
+            })
+            .collect();
+        let plan = own.iter().find(|(name, _)| name == PLAN_FILE).map(|(_, file)| &file.oid);
+        if plan != Some(&record.claim.plan) {
+            let what = if plan.is_none() { "is gone" } else { "was changed" };
+            return Err(Error::policy(format!(
+                "SESSION.md of {slug} {what}: it is the plan that the work is compared with"
+            ))
+            .next(format!("sess work amend {slug} --reason …")));
+        }
+        let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
+        if self.is_rewritten(&record, &tip, &seen)? {
+            if self.repo.is_shallow {
+                return Err(Error::wrong_state(
+                    "this clone is shallow: it does not know enough of the base to merge",
+                )
+                .next("git fetch --unshallow"));
+            }
+            let base = &self.repo.base;
+            return Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed"))
+                .next(format!(
+                    "git -C {} rebase --onto {} {}",
+                    self.workspace_path(slug).display(),
+                    seen.view.base.short(),
+                    record.claim.base_commit.short()
+                )));
+        }
+        let tree = self.merged(slug, &seen, &tip)?;
+        self.check_knowledge(slug, &brief, &seen.view.base, &tree)?;
+        Ok(Ready { seen, record, tip, brief, tree, own })
+    }
+
+    /// Whether the branch has something of the base that the base does not have any more.
+    fn is_rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<bool> {
+        let claimed_on = &record.claim.base_commit;
+        if self.repo.is_ancestor(claimed_on, &seen.view.base)? {
+            return Ok(false);
+        }
+        // A branch that was brought to the new base has only what both bases have.
+        let common = self.repo.git.run(["merge-base", claimed_on.as_str(), tip.as_str()])?;
+        match common.text().trim().parse::<Oid>() {
+            Ok(common) => Ok(!self.repo.is_ancestor(&common, &seen.view.base)?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Merges a branch with the base in memory. The directory of sessions is the base's.
+    fn merged(&self, slug: &Slug, seen: &Seen, tip: &Oid) -> Result<Oid> {
+        let old = self.repo.files_of(tip.as_str(), SESSIONS_DIR)?;
+        let mut edits: Vec<Edit> = old.into_keys().map(Edit::Remove).collect();
+        edits.extend(seen.tree.files.iter().map(|(path, file)| Edit::Put(path.clone(), file.clone())));
+        let side = self.repo.edited(tip, &edits)?;
+        let side = self.repo.commit_tree(&side, &[tip], "side\n")?;
+        let asked = [
+            "merge-tree",
+            "--write-tree",
+            "--name-only",
+            "--no-messages",
+            "-z",
+            seen.view.base.as_str(),
+            side.as_str(),
+        ];
+        let ended = self.repo.git.run(asked)?;
+        let text = ended.text();
+        let mut parts = text.split('\0').filter(|part| !part.is_empty());
+        match ended.code {
+            Some(0) => parts.next().unwrap_or_default().trim().parse().map_err(Error::failed),
+            Some(1) => {
+                let mut paths: Vec<&str> = parts.skip(1).collect();
+                paths.dedup();
+                let shown = paths.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+                let (base, place) = (&self.repo.base, self.workspace_path(slug));
+                Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
+                    .next(format!("git -C {} merge {}", place.display(), seen.view.base.short())))
+            }
+            _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
+                .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
+        }
+    }
+
+    /// Fails when a session changes the knowledge base that is not there for that.
+    fn check_knowledge(&self, slug: &Slug, brief: &Brief, base: &Oid, tree: &Oid) -> Result<()> {
+        if brief.kind == WorkKind::KbMerge {
+            return Ok(());
+        }
+        let told = self.repo.git.text([
+            "diff-tree",
+            "-r",
+            "-z",
+            "--name-only",
+            "--no-ext-diff",
+            base.as_str(),
+            tree.as_str(),
+            "--",
+            KNOWLEDGE_DIR,
+        ])?;
+        let own = format!("{}/", learnings_dir(slug));
+        let foreign: Vec<&str> =
+            told.split('\0').filter(|path| !path.is_empty() && !path.starts_with(&own)).collect();
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let shown = foreign.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+        Err(Error::policy(format!(
+            "{slug} changes the knowledge base, which only a kb-merge session may: {shown}; write into {own} instead"
+        ))
+        .next(format!("sess work learn --slug {slug} \"<what was learned>\"")))
+    }
+
+    /// Puts the session's own files, as its branch has them, where they belong now.
+    fn composed(&self, ready: &Ready, slug: &Slug, to: State, extra: Vec<Edit>) -> Result<Oid> {
+        let mut edits = Vec::new();
+        if let Some(entry) = ready.seen.tree.entries.get(slug) {
+            let dir = entry.state.dir_of(slug);
+            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
+        }
+        let dir = to.dir_of(slug);
+        let own = ready.own.iter().filter(|(name, _)| to == State::Active || name != ".session-env");
+        edits.extend(own.map(|(name, file)| Edit::Put(format!("{dir}/{name}"), file.clone())));
+        edits.extend(extra);
+        self.repo.edited(&ready.tree, &edits)
+    }
+
+    /// Returns what else changes when a session ends: final notes, the claims' file, what was learned.
+    fn closing(
+        &self,
+        ready: &Ready,
+        slug: &Slug,
+        notes: Option<&str>,
+    ) -> Result<(Vec<Edit>, Option<Slug>, Oid)> {
+        let mut edits: Vec<Edit> = self.lock_edit(&ready.seen, Some(slug))?.into_iter().collect();
+        let mut plan = ready.record.claim.plan.clone();
+        if let Some(notes) = notes.map(str::trim).filter(|notes| !notes.is_empty()) {
+            let text = self.repo.text_of(&plan)?;
+            let file = self.repo.file(&format!("{}\n\n## Final Notes\n\n{notes}\n", text.trim_end()))?;
+            plan = file.oid.clone();
+            edits.push(Edit::Put(format!("{}/{PLAN_FILE}", State::Completed.dir_of(slug)), file));
+        }
+        let learnings = format!("{}/learnings.md", learnings_dir(slug));
+        let has_learned = self.repo.files_of(ready.tree.as_str(), &learnings)?.contains_key(&learnings);
+        if !has_learned || ready.brief.kind == WorkKind::KbMerge {
+            return Ok((edits, None, plan));
+        }
+        let seen = &ready.seen;
+        let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen);
+        let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
+        let own = self.template(&seen.tree, templates::KB_MERGE)?;
+        let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
+        let dir = state.dir_of(&kb);
+        edits.push(Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(&text)?));
+        let worklog = format!("# Worklog: {kb}\n\n- {} made when {slug} was completed\n", self.now());
+        edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?));
+        Ok((edits, Some(kb), plan))
+    }
+
+    /// Adds the patch of everything that lands, but for itself.
+    fn with_patch(&self, ready: &Ready, slug: &Slug, tree: &Oid) -> Result<Oid> {
+        let base = &ready.seen.view.base;
+        let ended = self.repo.git.run([
+            "diff",
+            "--binary",
+            "--full-index",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--no-renames",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+            base.as_str(),
+            tree.as_str(),
+        ])?;
+        if !ended.is_ok() {
+            return Err(Error::failed(format!("git diff failed: {}", words_of(&ended.stderr))));
+        }
+        let mut patch = format!("Session: {slug}\nBase: {base}\n\n").into_bytes();
+        patch.extend(ended.stdout);
+        let file = File { mode: PLAIN.to_owned(), oid: self.repo.write_blob(&patch)? };
+        self.repo.edited(tree, &[Edit::Put(format!("{}/{slug}.patch", State::Completed.dir_of(slug)), file)])
+    }
+
+    /// Moves the base and the claim together; `None` when somebody else landed first and it has to be tried anew.
+    fn push_landed(
+        &self,
+        slug: &Slug,
+        ready: &Ready,
+        commit: &Oid,
+        begun: Instant,
+        change: impl FnOnce(&mut crate::Claim),
+    ) -> Result<Option<Record>> {
+        let Ready { seen, record, tip, .. } = ready;
+        let mut claim = record.claim.clone();
+        claim.renewed_at = self.now();
+        claim.nonce = crate::repo::random_hex();
+        change(&mut claim);
+        // The chain keeps the branch's commits, when the branch is gone.
+        let oid = self.repo.write_claim(&claim, &[&record.oid, tip])?;
+        let moves = [
+            Move { name: self.repo.base_ref(), from: Some(seen.view.base.clone()), to: Some(commit.clone()) },
+            Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: Some(oid.clone()) },
+        ];
+        match self.advance_base(&seen.view.base, commit, &moves)? {
+            Moved::Done => Ok(Some(Record { oid, claim })),
+            Moved::Overtaken { .. } => {
+                let now = self.see()?;
+                // It went through, and others came right after it.
+                if now.record(slug).is_some_and(|record| record.oid == oid) {
+                    return Ok(Some(Record { oid, claim }));
+                }
+                self.own_record(slug, &now)?;
+                if begun.elapsed() > PATIENCE {
+                    return Err(Error::new(
+                        Kind::Unreachable,
+                        format!("others land on {} all the time", self.repo.base),
+                    )
+                    .next(format!("sess work complete {slug}")));
+                }
+                pause();
+                Ok(None)
+            }
+            Moved::Rejected(words) => Err(self.rejected(&words)),
+        }
+    }
+
+    /// Leaves the landing to others: the commit is on the session's branch, or here, and the claim says so.
+    fn hand_over(
+        &self,
+        slug: &Slug,
+        ready: &Ready,
+        commit: &Oid,
+        landed: Landed,
+        notices: &mut Vec<String>,
+    ) -> Result<Record> {
+        let branch = format!("refs/heads/{}", slug.branch());
+        self.repo.git.text(["update-ref", &format!("refs/intersession/landed/{slug}"), commit.as_str()])?;
+        let mut others = Vec::new();
+        if self.settings.land == Land::Pr && self.repo.remote.is_some() {
+            let from = ready.seen.view.branches.get(slug).cloned();
+            others.push(Move { name: branch, from, to: Some(commit.clone()) });
+            notices.push(format!(
+                "open a pull request from {} to {}: it is merged as it is",
+                slug.branch(),
+                self.repo.base
+            ));
+        } else {
+            notices.push(format!("the work is in refs/intersession/landed/{slug}; nothing was pushed"));
+        }
+        self.replaced(
+            &ready.record,
+            |claim| {
+                claim.phase = Phase::Landing;
+                claim.landed = Some(landed);
+            },
+            &others,
+            true,
+        )
+    }
+
+    /// Moves the session's branch forward, and a checkout of it with it.
+    fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
+        let name = format!("refs/heads/{}", slug.branch());
+        let Some(path) = self.workspace(slug) else {
+            self.repo.git.text(["update-ref", &name, to.as_str(), from.as_str()])?;
+            return Ok(());
+        };
+        let git = self.repo.git.at(&path);
+        if self.is_clone(&path) {
+            git.text(["fetch", "--quiet", "--no-tags", &self.repo.common.to_string_lossy(), to.as_str()])?;
+        }
+        let merged = git.run(["merge", "--ff-only", "--quiet", to.as_str()])?;
+        if merged.is_ok() {
+            return Ok(());
+        }
+        Err(Error::would_lose(format!(
+            "the workspace of {slug} could not follow: {}",
+            words_of(&merged.stderr)
+        ))
+        .next(format!("git -C {} status", path.display())))
+    }
+
+    /// Runs the checks that the plan names, in the workspace.
+    fn pass_gates(&self, slug: &Slug) -> Result<()> {
+        let seen = self.see()?;
+        let record = self.own_record(slug, &seen)?;
+        let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
+        for gate in &brief.gates {
+            let Some(command) = self.settings.gates.get(gate) else {
+                return Err(Error::policy(format!("the plan of {slug} asks for the gate {gate:?}, and your configuration has none of that name"))
+                    .next("sess config show"));
+            };
+            let Some(path) = self.workspace(slug) else {
+                return Err(Error::wrong_state(format!(
+                    "gates run in the workspace of {slug}, and there is none"
+                ))
+                .next(format!("sess work claim {slug}")));
+            };
+            let ended = self.while_renewing(slug, || {
+                Command::new("sh")
+                    .args(["-c", command])
+                    .current_dir(&path)
+                    .envs(self.env(slug))
+                    .stdin(Stdio::null())
+                    .output()
+            })?;
+            let ended =
+                ended.map_err(|error| Error::failed(format!("the gate {gate} could not be run: {error}")))?;
+            if !ended.status.success() {
+                let text = [ended.stdout, ended.stderr].concat();
+                let from = text.len().saturating_sub(GATE_OUTPUT_BYTES_MAX);
+                let said = String::from_utf8_lossy(&text[from..]).trim().to_owned();
+                return Err(Error::policy(format!("the gate {gate} failed ({}): {said}", ended.status))
+                    .next(format!("sess work exec {slug} -- sh -c {}", crate::quoted(command))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something that takes long, and keeps the session meanwhile.
+    pub fn while_renewing<T>(&self, slug: &Slug, work: impl FnOnce() -> T) -> Result<T> {
+        let record = self.own_record(slug, &self.see_or_recall()?)?;
+        let every = Duration::from_secs((record.claim.lease_seconds / 3).max(1));
+        let (done, end) = mpsc::sync_channel::<()>(1);
+        let (keeper, slug) = (self.clone(), slug.clone());
+        let thread = std::thread::spawn(move || {
+            while end.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if let Err(error) = keeper.heartbeat(&slug) {
+                    tracing::warn!(%error, "the lease was not renewed");
+                }
+            }
+        });
+        let ended = work();
+        drop(done);
+        thread.join().map_err(|_| Error::failed("the renewal of the lease broke down"))?;
+        Ok(ended)
+    }
+
+    /// Returns the environment of a session: who commits in it.
+    pub fn env(&self, slug: &Slug) -> Vec<(&'static str, String)> {
+        let name = crate::identity_name(&self.user, slug);
+        vec![
+            ("SESSION_SLUG", slug.to_string()),
+            ("GIT_AUTHOR_NAME", name.clone()),
+            ("GIT_AUTHOR_EMAIL", self.user.email.clone()),
+            ("GIT_COMMITTER_NAME", name),
+            ("GIT_COMMITTER_EMAIL", self.user.email.clone()),
+        ]
+    }
+}

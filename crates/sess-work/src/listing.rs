@@ -1,0 +1,228 @@
+//! What there is, a row a session.
+
+use serde::Serialize;
+use sess_core::Timestamp;
+
+use crate::{
+    Brief, Claim, Criterion, Phase, Result, Seen, Slug, Standing, State, Work, WorkKind, claiming,
+    hub::read_all,
+};
+
+/// What a list says about a session.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    pub slug: Slug,
+    pub state: State,
+    pub title: String,
+    pub kind: WorkKind,
+    /// It can be claimed now.
+    pub ready: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub depends: Vec<Slug>,
+    /// What it depends on and is not completed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Slug>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
+    /// What is half done, and who finishes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The last line of its worklog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_log: Option<String>,
+}
+
+/// Who has a session.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    pub host: String,
+    pub since: String,
+    pub until: String,
+    pub stale: bool,
+    pub fence: u64,
+    pub attempt: u32,
+    /// It is the caller's.
+    pub mine: bool,
+}
+
+/// Everything about one session.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shown {
+    #[serde(flatten)]
+    pub row: Row,
+    pub plan: String,
+    pub criteria: Vec<Criterion>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worklog: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The agents' sessions that worked on it, newest first.
+    pub sessions: Vec<String>,
+    /// Claims and ends, newest first.
+    pub history: Vec<Past>,
+}
+
+/// A record of the chain, as people read it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Past {
+    pub at: String,
+    pub phase: Phase,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    pub fence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Work {
+    /// Returns every session, in the order of the states and then of the slugs.
+    pub fn list(&self, seen: &Seen) -> Result<Vec<Row>> {
+        let slugs = seen.slugs();
+        let name = |slug: &Slug, file: &str| {
+            let entry = seen.tree.entries.get(slug);
+            entry
+                .and_then(|entry| entry.files.get(file))
+                .map_or_else(|| "-".to_owned(), |file| file.oid.to_string())
+        };
+        let plans: Vec<String> = slugs.iter().map(|slug| name(slug, "SESSION.md")).collect();
+        // What its owner wrote is on the session's branch, as far as it was shared.
+        let logs: Vec<String> = slugs
+            .iter()
+            .map(|slug| match seen.view.branches.get(slug) {
+                Some(tip) => format!("{tip}:{}/worklog.md", State::Active.dir_of(slug)),
+                None => name(slug, "worklog.md"),
+            })
+            .collect();
+        let texts = read_all(&self.repo.git, &[plans, logs].concat())?;
+        let (plans, logs) = texts.split_at(slugs.len());
+        let mut rows = Vec::new();
+        for ((slug, plan), log) in slugs.into_iter().zip(plans).zip(logs) {
+            let text = |bytes: &Option<Vec<u8>>| {
+                bytes.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            };
+            rows.extend(self.row(slug, seen, text(plan).as_deref(), text(log).as_deref()));
+        }
+        rows.sort_by(|one, other| (one.state, &one.slug).cmp(&(other.state, &other.slug)));
+        Ok(rows)
+    }
+
+    fn row(&self, slug: Slug, seen: &Seen, plan: Option<&str>, log: Option<&str>) -> Option<Row> {
+        let standing = seen.standing(&slug);
+        let state = standing.state()?;
+        let parsed = plan.map(Brief::parse);
+        let unreadable = parsed.as_ref().and_then(|parsed| parsed.as_ref().err().map(ToString::to_string));
+        let brief = parsed.and_then(Result::ok).unwrap_or_default();
+        let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
+        let now = self.now();
+        let note = match &standing {
+            Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
+            Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
+            Standing::Orphaned => Some("nobody has claimed it: `sess work doctor` repairs that".to_owned()),
+            Standing::Lost(_) => Some("its directory is gone: `sess work doctor` repairs that".to_owned()),
+            Standing::Unknown | Standing::Rests(_) | Standing::Held(_) => unreadable,
+        };
+        Some(Row {
+            ready: state == State::Planned
+                && waits_for.is_empty()
+                && matches!(standing, Standing::Rests(_) | Standing::Pending { .. }),
+            title: if brief.title.is_empty() { slug.topic().replace('-', " ") } else { brief.title },
+            kind: brief.kind,
+            depends: brief.depends,
+            waits_for,
+            labels: brief.labels,
+            parent: brief.parent,
+            holder: standing.holder().map(|claim| self.holder(claim, now)),
+            note,
+            last_log: log
+                .and_then(|log| log.lines().rev().find(|line| line.starts_with("- ")))
+                .map(|line| line[2..].to_owned()),
+            slug,
+            state,
+        })
+    }
+
+    pub(crate) fn holder(&self, claim: &Claim, now: Timestamp) -> Holder {
+        Holder {
+            name: claim.user.name.clone(),
+            agent: claim.agent.clone(),
+            session: claim.owner.session.clone(),
+            host: claim.host.clone(),
+            since: claim.claimed_at.to_string(),
+            until: claim.lapses_at().to_string(),
+            stale: claim.is_stale(now),
+            fence: claim.fence,
+            attempt: claim.attempt,
+            mine: claim.owner.includes(&self.owner),
+        }
+    }
+
+    pub fn show(&self, slug: &Slug, seen: &Seen) -> Result<Shown> {
+        let row = self.list(seen)?.into_iter().find(|row| row.slug == *slug);
+        let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
+        let entry = seen.tree.entries.get(slug);
+        let plan = match entry.and_then(|entry| entry.files.get("SESSION.md")) {
+            Some(file) => self.repo.text_of(&file.oid)?,
+            None => String::new(),
+        };
+        let tip = self.tip(slug)?.or_else(|| seen.view.branches.get(slug).cloned());
+        let worklog = match &tip {
+            Some(tip) => self.repo.text_at(tip, &format!("{}/worklog.md", State::Active.dir_of(slug)))?,
+            None => None,
+        };
+        let worklog = match (worklog, entry.and_then(|entry| entry.files.get("worklog.md"))) {
+            (None, Some(file)) => Some(self.repo.text_of(&file.oid)?),
+            (worklog, _) => worklog,
+        };
+        let history = self.history(slug, seen)?;
+        let mut sessions: Vec<String> = Vec::new();
+        for session in history.iter().filter_map(|past| past.session.clone()) {
+            if !sessions.contains(&session) {
+                sessions.push(session);
+            }
+        }
+        Ok(Shown {
+            criteria: Brief::parse(&plan).map(|brief| brief.criteria).unwrap_or_default(),
+            plan,
+            worklog,
+            branch: tip.map(|_| slug.branch()),
+            workspace: self.workspace(slug).map(|path| path.display().to_string()),
+            sessions,
+            history,
+            row,
+        })
+    }
+
+    /// Returns what became of a session, newest first, also when its claim is archived.
+    pub fn history(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Past>> {
+        let claims = self.chain(slug, seen)?.into_iter();
+        Ok(claims
+            .map(|claim| Past {
+                at: claim.renewed_at.to_string(),
+                phase: claim.phase,
+                name: claim.user.name,
+                agent: claim.agent,
+                session: claim.owner.session,
+                fence: claim.fence,
+                reason: claim.reason,
+            })
+            .collect())
+    }
+}

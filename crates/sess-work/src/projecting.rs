@@ -1,0 +1,289 @@
+//! Commits on the base branch: what people see in the repository follows the claims.
+//!
+//! Nothing here touches a checkout, unless the base has no remote and is checked out: then its files follow.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Claim, Error, Kind, Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work,
+    claim::User,
+    git::{is_disk_full, words_of},
+    state::SESSIONS_DIR,
+    templates,
+    tree::{Edit, Tree},
+};
+
+/// How long a commit on the base branch is tried for, while others commit there, too.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_FILE: &str = "sessions.lock";
+const ENV_FILE: &str = ".session-env";
+
+/// One commit on the base branch.
+pub(crate) struct Step {
+    pub(crate) message: String,
+    pub(crate) edits: Vec<Edit>,
+}
+
+/// Writes the message of a commit that the program makes.
+pub(crate) fn message(slug: &Slug, what: &str, by: &str, claim: Option<&Oid>) -> String {
+    let claim = claim.map(|oid| format!("Claim: {oid}\n")).unwrap_or_default();
+    format!("[{slug}] {what}\n\nSession: {slug}\nAgent: {}\n{claim}", one_line(by))
+}
+
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Says who did something: the agent, else the person.
+pub(crate) fn by(agent: Option<&str>, user: &User) -> String {
+    agent.map_or_else(|| user.name.clone(), |agent| format!("{agent} ({})", user.name))
+}
+
+impl Work {
+    pub(crate) fn by(&self) -> String {
+        by(self.who.agent.as_deref(), &self.user)
+    }
+
+    /// Commits on the base branch what `step` makes of what is there, again and again until nobody was faster.
+    ///
+    /// `step` looks anew each time, and refuses when it is too late for what it wants.
+    pub(crate) fn on_base(&self, mut step: impl FnMut(&Seen) -> Result<Option<Step>>) -> Result<Seen> {
+        let begun = Instant::now();
+        let mut seen = self.see()?;
+        loop {
+            // What others left half done is done on the way.
+            self.end_merged(&mut seen)?;
+            let mut steps = self.pending(&seen, None)?;
+            let own = step(&seen)?;
+            if own.is_none() && steps.is_empty() {
+                return Ok(seen);
+            }
+            steps.extend(own);
+            if let (Some(last), Some(edit)) = (steps.last_mut(), self.lock_edit(&seen, None)?) {
+                last.edits.push(edit);
+            }
+            let commit = self.chained(&seen.tree, steps)?;
+            let moves = [Move {
+                name: self.repo.base_ref(),
+                from: Some(seen.view.base.clone()),
+                to: Some(commit.clone()),
+            }];
+            match self.advance_base(&seen.view.base, &commit, &moves)? {
+                Moved::Done => {
+                    seen.tree = self.repo.tree(&commit)?;
+                    seen.view.base = commit;
+                    return Ok(seen);
+                }
+                Moved::Overtaken { .. } if begun.elapsed() < PATIENCE => {
+                    pause();
+                    seen = self.see()?;
+                }
+                Moved::Overtaken { .. } => {
+                    let base = &self.repo.base;
+                    return Err(Error::new(
+                        Kind::Unreachable,
+                        format!("others commit on {base} all the time"),
+                    )
+                    .next("sess work doctor --repair"));
+                }
+                Moved::Rejected(words) => return Err(self.rejected(&words)),
+            }
+        }
+    }
+
+    pub(crate) fn rejected(&self, words: &str) -> Error {
+        let place = self.repo.remote.as_deref().unwrap_or("this repository");
+        let words = words_of(words);
+        if is_disk_full(&words) {
+            return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
+        }
+        let base = &self.repo.base;
+        Error::new(
+            Kind::Rejected,
+            format!("{place} does not take a commit on {base} (if it is protected, set `land: pr`): {words}"),
+        )
+        .next("sess work doctor")
+    }
+
+    /// Moves the base and what goes with it. Without a remote, a checkout of the base follows.
+    pub(crate) fn advance_base(&self, from: &Oid, to: &Oid, moves: &[Move]) -> Result<Moved> {
+        if self.repo.remote.is_some() {
+            return self.repo.advance(moves);
+        }
+        let _turn = self.repo.lock("checkout")?;
+        let checkout = self.checkout_of(&self.repo.base_ref())?.map(|path| self.repo.git.at(path));
+        if let Some(git) = &checkout {
+            // Asked before anything moves: it would refuse to touch what somebody is changing.
+            let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
+            if !probe.is_ok() {
+                let words = words_of(&probe.stderr);
+                return Err(Error::would_lose(format!(
+                    "files in _AGENTS/ have changes that are not committed: {words}"
+                ))
+                .next("git status _AGENTS"));
+            }
+        }
+        let moved = self.repo.advance(moves)?;
+        if let (Moved::Done, Some(git)) = (&moved, &checkout) {
+            let followed = git.run(["read-tree", "-m", "-u", from.as_str(), to.as_str()])?;
+            if !followed.is_ok() {
+                tracing::warn!(words = %words_of(&followed.stderr), "the checkout did not follow its branch");
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Returns the worktree that a branch is checked out in, by the branch's ref.
+    pub(crate) fn checkout_of(&self, name: &str) -> Result<Option<PathBuf>> {
+        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
+        let branch = format!("branch {name}");
+        let mut path = None;
+        for line in told.split('\0') {
+            if let Some(worktree) = line.strip_prefix("worktree ") {
+                path = Some(worktree.to_owned());
+            }
+            if line == branch {
+                return Ok(path.map(PathBuf::from));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the claims of sessions whose work somebody merged.
+    fn end_merged(&self, seen: &mut Seen) -> Result<()> {
+        for slug in seen.slugs() {
+            let (Standing::Merged(_), Some(record)) = (seen.standing(&slug), seen.record(&slug)) else {
+                continue;
+            };
+            if let Some(ended) = self.end_claim(record, Phase::Completed, "its work was merged")? {
+                seen.view.claims.insert(slug, ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings every directory to where its claim says it belongs.
+    pub fn roll_forward(&self) -> Result<Seen> {
+        self.on_base(|_| Ok(None))
+    }
+
+    /// Returns what the base lacks of the claims: one commit a session. With `only`, of that one.
+    pub(crate) fn pending(&self, seen: &Seen, only: Option<&Slug>) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        for slug in seen.slugs() {
+            if only.is_some_and(|only| *only != slug) {
+                continue;
+            }
+            let Standing::Pending { claim, to } = seen.standing(&slug) else { continue };
+            // What a claim says is done, but is not on the base, has to be landed again by a person.
+            if to == State::Completed {
+                continue;
+            }
+            steps.push(self.projection(seen, &slug, &claim, to)?);
+        }
+        Ok(steps)
+    }
+
+    fn projection(&self, seen: &Seen, slug: &Slug, claim: &Claim, to: State) -> Result<Step> {
+        let record = seen.record(slug).map(|record| &record.oid);
+        let mut edits = seen.tree.moved(slug, to);
+        let dir = to.dir_of(slug);
+        let what = match to {
+            State::Active => {
+                edits.extend(self.beginnings(seen, slug, claim)?);
+                "Claim session".to_owned()
+            }
+            State::Abandoned => {
+                format!("Abandon session: {}", claim.reason.as_deref().unwrap_or("no reason given"))
+            }
+            _ => format!(
+                "Release session{}",
+                claim.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
+            ),
+        };
+        if to != State::Active {
+            let env = format!("{dir}/{ENV_FILE}");
+            edits.retain(|edit| !matches!(edit, Edit::Put(path, _) if *path == env));
+            edits.extend(self.written_down(seen, slug, claim, &dir)?);
+        }
+        let message = message(slug, &one_line(&what), &by(claim.agent.as_deref(), &claim.user), record);
+        Ok(Step { message, edits })
+    }
+
+    /// Returns the files that a session has from when it is claimed.
+    pub(crate) fn beginnings(&self, seen: &Seen, slug: &Slug, claim: &Claim) -> Result<Vec<Edit>> {
+        let dir = State::Active.dir_of(slug);
+        let own = self.template(&seen.tree, templates::SESSION_ENV)?;
+        // A template that somebody broke must not stop everybody's verbs.
+        let text = templates::session_env(slug, &claim.user, own.as_deref()).or_else(|error| {
+            tracing::warn!(%error, "the built-in template is used");
+            templates::session_env(slug, &claim.user, None)
+        })?;
+        let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
+        let has_worklog =
+            seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key("worklog.md"));
+        if !has_worklog {
+            let by = by(claim.agent.as_deref(), &claim.user);
+            let text = format!("# Worklog: {slug}\n\n- {} claimed by {by}\n", claim.claimed_at);
+            edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&text)?));
+        }
+        Ok(edits)
+    }
+
+    /// Returns what a session that ends without landing wrote down on its branch, and its plan as it was amended:
+    /// whoever goes on with it goes by that.
+    fn written_down(&self, seen: &Seen, slug: &Slug, claim: &Claim, dir: &str) -> Result<Vec<Edit>> {
+        let Some(tip) = seen.view.branches.get(slug) else { return Ok(Vec::new()) };
+        let active = State::Active.dir_of(slug);
+        let files = self.repo.files_of(tip.as_str(), &active)?.into_iter();
+        let kept = files.filter_map(|(path, file)| {
+            let name = path.strip_prefix(&active)?.strip_prefix('/')?;
+            let is_kept = name != ENV_FILE && (name != "SESSION.md" || file.oid == claim.plan);
+            is_kept.then(|| Edit::Put(format!("{dir}/{name}"), file))
+        });
+        Ok(kept.collect())
+    }
+
+    /// Commits steps one upon the other; each has the file of claims as it is then.
+    pub(crate) fn chained(&self, tree: &Tree, steps: Vec<Step>) -> Result<Oid> {
+        let mut commit = tree.commit.clone();
+        for Step { message, edits } in steps {
+            let new = self.repo.edited(&commit, &edits)?;
+            commit = self.repo.commit_tree(&new, &[&commit], &message)?;
+        }
+        Ok(commit)
+    }
+
+    /// Returns the edit that makes the file of claims say who has what, if it does not say so already.
+    ///
+    /// `except` is a session whose claim ends with this commit.
+    pub(crate) fn lock_edit(&self, seen: &Seen, except: Option<&Slug>) -> Result<Option<Edit>> {
+        let path = format!("{SESSIONS_DIR}/{LOCK_FILE}");
+        let live = seen.view.claims.iter().filter(|(slug, record)| {
+            matches!(record.claim.phase, Phase::Active | Phase::Landing) && except != Some(*slug)
+        });
+        let text: String = live
+            .map(|(slug, record)| format!("{slug}:{}\n", record.claim.claimed_at.as_millis() / 1_000))
+            .collect();
+        let now = seen.tree.files.get(&path);
+        if now.is_none() && text.is_empty() {
+            return Ok(None);
+        }
+        let file = self.repo.file(&text)?;
+        Ok((now.map(|file| &file.oid) != Some(&file.oid)).then_some(Edit::Put(path, file)))
+    }
+}
+
+/// Waits a little, and never as long as somebody else.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the others are done, and no executor is here"
+)]
+pub(crate) fn pause() {
+    let mut byte = [0];
+    getrandom::fill(&mut byte).expect("the system has random bytes");
+    std::thread::sleep(Duration::from_millis(5 + u64::from(byte[0])));
+}

@@ -1,0 +1,179 @@
+//! One caller in one repository: what every verb begins with.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+use sess_core::Timestamp;
+
+use crate::{
+    Error, Owner, Record, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
+    state::SESSIONS_DIR,
+};
+
+/// What the user's own configuration says about work sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub lease: Duration,
+    pub land: Land,
+    /// Where workspaces are, unless in `.sessions` of the checkout.
+    pub workspaces: Option<PathBuf>,
+    /// The commands behind the names of gates. A repository names gates, and never says what they run.
+    pub gates: BTreeMap<String, String>,
+    /// Whether what was learned waits for a person's look before it is merged.
+    pub kb_drafts: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30 * 60),
+            land: Land::Push,
+            workspaces: None,
+            gates: BTreeMap::new(),
+            kb_drafts: false,
+        }
+    }
+}
+
+/// How work gets to the base branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Land {
+    #[default]
+    Push,
+    /// Somebody merges the session's branch, because nobody may push to the base.
+    Pr,
+    /// Nothing leaves this clone.
+    None,
+}
+
+/// Who is calling.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The agent that works, by its name.
+    pub agent: Option<String>,
+    /// The agent's own session, when that is known.
+    pub session: Option<String>,
+    pub host: String,
+    pub pid: u32,
+}
+
+/// A caller in a repository.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub(crate) repo: Repo,
+    pub(crate) settings: Settings,
+    pub(crate) who: Who,
+    pub(crate) user: User,
+    pub(crate) owner: Owner,
+    now: fn() -> Timestamp,
+}
+
+/// Everything that is known about all sessions at one time.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub view: View,
+    pub tree: Tree,
+}
+
+impl Seen {
+    pub fn standing(&self, slug: &Slug) -> Standing {
+        standing(self.tree.state(slug), self.record(slug).map(|record| &record.claim))
+    }
+
+    pub fn record(&self, slug: &Slug) -> Option<&Record> {
+        self.view.claims.get(slug)
+    }
+
+    /// Returns every session, whether it has a directory or only a claim.
+    pub fn slugs(&self) -> Vec<Slug> {
+        let mut slugs: Vec<Slug> = self.tree.entries.keys().chain(self.view.claims.keys()).cloned().collect();
+        slugs.sort();
+        slugs.dedup();
+        slugs
+    }
+}
+
+impl Work {
+    pub fn new(repo: Repo, settings: Settings, who: Who, now: fn() -> Timestamp) -> Result<Self> {
+        let user = user(&repo)?;
+        let owner = Owner { clone: repo.clone_id()?, session: who.session.clone() };
+        Ok(Self { repo, settings, who, user, owner, now })
+    }
+
+    pub fn repo(&self) -> &Repo {
+        &self.repo
+    }
+
+    pub fn user(&self) -> &User {
+        &self.user
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    /// Looks at what is there now.
+    pub fn see(&self) -> Result<Seen> {
+        self.seen(self.repo.look()?)
+    }
+
+    /// Looks, and makes do with what was seen last when the remote cannot be asked.
+    pub fn see_or_recall(&self) -> Result<Seen> {
+        self.seen(self.repo.look_or_recall()?)
+    }
+
+    fn seen(&self, view: View) -> Result<Seen> {
+        let tree = self.repo.tree(&view.base)?;
+        Ok(Seen { view, tree })
+    }
+
+    /// Fails unless the caller may do this with a session now.
+    pub(crate) fn check(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<()> {
+        if let Some((_, reason)) = seen.view.damaged.iter().find(|(name, _)| name == slug.as_str()) {
+            return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
+                .next("sess work doctor --repair"));
+        }
+        Ok(may(verb, slug, &seen.standing(slug), &self.owner, self.now())?)
+    }
+
+    /// Returns the record of a session that the caller has.
+    pub(crate) fn own_record(&self, slug: &Slug, seen: &Seen) -> Result<Record> {
+        self.check(Verb::Own, slug, seen)?;
+        let record =
+            seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
+        Ok(record.clone())
+    }
+
+    /// Returns the session that is meant: the one that was named, else that of the workspace around.
+    pub fn meant(&self, given: Option<&str>) -> Result<Slug> {
+        if let Some(given) = given {
+            return Ok(given.parse::<Slug>()?);
+        }
+        self.repo.slug_here()?.ok_or_else(|| {
+            Error::usage("this is no session's workspace: name the session").next("sess work list")
+        })
+    }
+
+    /// Returns a template of the repository's own.
+    pub(crate) fn template(&self, tree: &Tree, name: &str) -> Result<Option<String>> {
+        // Names without the ending are accepted, as older trees have them.
+        let names = [name, name.strip_suffix(".j2").unwrap_or(name)];
+        for name in names {
+            if let Some(file) = tree.files.get(&format!("{SESSIONS_DIR}/_templates/{name}")) {
+                return self.repo.text_of(&file.oid).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns who git says the user is, apart from the session whose environment this may be.
+fn user(repo: &Repo) -> Result<User> {
+    let told = repo.here.text(["var", "GIT_AUTHOR_IDENT"])?;
+    let (name, rest) = told.split_once(" <").unwrap_or((told.trim(), ""));
+    let email = rest.split('>').next().unwrap_or_default();
+    let name = name.rsplit_once(" (").filter(|(_, slug)| slug.trim_end_matches(')').parse::<Slug>().is_ok());
+    let name = name.map_or_else(|| told.split(" <").next().unwrap_or_default(), |(name, _)| name);
+    Ok(User { name: name.trim().to_owned(), email: email.to_owned() })
+}

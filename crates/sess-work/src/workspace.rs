@@ -1,0 +1,544 @@
+//! The place where one session's work is done: its branch, and a checkout of it apart from all others.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Claim, Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    git::words_of,
+    tree::{Edit, File, PLAIN},
+};
+
+/// Where workspaces are, below the top of the main checkout.
+const DIR: &str = ".sessions";
+/// Names what git does not track and a workspace needs all the same.
+const INCLUDE_FILE: &str = ".worktreeinclude";
+/// Nobody changes a plan that is worked by.
+const FROZEN_MODE: u32 = 0o444;
+
+/// What kind of checkout somebody wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workspace {
+    #[default]
+    Worktree,
+    /// A clone of its own.
+    Clone,
+    None,
+}
+
+impl Work {
+    /// Returns where a session's workspace is: wherever its branch is checked out, else where it would be made.
+    pub fn workspace_path(&self, slug: &Slug) -> PathBuf {
+        let usual = self.usual_path(slug);
+        if usual.join(".git").exists() {
+            return usual;
+        }
+        let adopted = self.checkout_of(&format!("refs/heads/{}", slug.branch())).ok().flatten();
+        adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
+    }
+
+    fn usual_path(&self, slug: &Slug) -> PathBuf {
+        self.workspace_root().join(slug.as_str())
+    }
+
+    pub(crate) fn workspace_root(&self) -> PathBuf {
+        self.settings.workspaces.clone().unwrap_or_else(|| self.repo.git.dir().join(DIR))
+    }
+
+    /// Whether a workspace is a clone of its own, and no worktree of this one.
+    pub(crate) fn is_clone(&self, workspace: &Path) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let dir = workspace.join(".git");
+        dir.is_dir() && real(&dir) != real(&self.repo.common)
+    }
+
+    /// Returns the workspace of a session, if it is there.
+    pub fn workspace(&self, slug: &Slug) -> Option<PathBuf> {
+        Some(self.workspace_path(slug)).filter(|path| path.join(".git").exists())
+    }
+
+    /// Returns the last commit of a session's branch in this clone or its workspace.
+    pub(crate) fn tip(&self, slug: &Slug) -> Result<Option<Oid>> {
+        // A clone of its own has the branch; a worktree shares it.
+        if let Some(path) = self.workspace(slug).filter(|path| self.is_clone(path)) {
+            let name = format!("refs/heads/{}", slug.branch());
+            let local = self.repo.git.run([
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--end-of-options",
+                &path.to_string_lossy(),
+                &format!("+{name}:{name}"),
+            ])?;
+            if !local.is_ok() {
+                return Err(Error::failed(format!(
+                    "cannot read {}: {}",
+                    path.display(),
+                    words_of(&local.stderr)
+                )));
+            }
+        }
+        self.repo.commit(&format!("refs/heads/{}", slug.branch()))
+    }
+
+    /// Makes the session's branch, unless it is there, here or where others see it.
+    ///
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
+        let name = format!("refs/heads/{}", slug.branch());
+        let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
+        let own = self.repo.commit(&name)?;
+        let target = match (&own, &shared) {
+            (None, None) => start,
+            (None, Some(shared)) => shared,
+            (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
+            (Some(_), Some(shared)) => shared,
+            (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
+            (Some(_), None) => start,
+        };
+        if own.as_ref() == Some(target) {
+            return Ok(());
+        }
+        if let Some(own) = &own {
+            // An attempt's before, or what was done here after others had taken the session.
+            self.repo.git.text(["update-ref", &rescue_ref(slug, own), own.as_str()])?;
+        }
+        if let Some(path) = self.workspace(slug).filter(|_| own.is_some()) {
+            // A checkout follows only by its own merge.
+            let merged = self.repo.git.at(&path).run(["merge", "--ff-only", "--quiet", target.as_str()])?;
+            if merged.is_ok() {
+                return Ok(());
+            }
+            let words = words_of(&merged.stderr);
+            return Err(Error::would_lose(format!(
+                "the workspace {} has what others do not have: {words}",
+                path.display()
+            ))
+            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
+        }
+        let mut args = vec!["update-ref", &name, target.as_str()];
+        args.extend(own.as_ref().map(Oid::as_str));
+        self.repo.git.text(&args)?;
+        Ok(())
+    }
+
+    /// Makes the workspace, unless it is there; returns where it is.
+    pub(crate) fn ensure_workspace(
+        &self,
+        slug: &Slug,
+        kind: &Workspace,
+        notices: &mut Vec<String>,
+    ) -> Result<Option<PathBuf>> {
+        let path = self.workspace_path(slug);
+        if self.workspace(slug).is_some() {
+            self.freeze(slug, &path);
+            return Ok(Some(path));
+        }
+        if *kind == Workspace::None {
+            return Ok(None);
+        }
+        let is_taken = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some());
+        if is_taken {
+            return Err(Error::would_lose(format!(
+                "{} is in the way: it is no workspace of a session",
+                path.display()
+            ))
+            .next(format!("ls {}", path.display())));
+        }
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
+            return Err(Error::policy(format!(
+                "{} is a link: workspaces would be made wherever it leads",
+                self.workspace_root().display()
+            ))
+            .next(format!("ls -l {}", self.workspace_root().display())));
+        }
+        self.exclude()?;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .map_err(|error| Error::failed(format!("cannot make {}: {error}", parent.display())))?;
+        }
+        match kind {
+            Workspace::Worktree => self.add_worktree(slug, &path)?,
+            Workspace::Clone => self.add_clone(slug, &path)?,
+            Workspace::None => {}
+        }
+        if let Err(error) = self.include(&path) {
+            notices.push(format!("not everything that {INCLUDE_FILE} names was copied: {error}"));
+        }
+        self.freeze(slug, &path);
+        Ok(Some(path))
+    }
+
+    fn add_worktree(&self, slug: &Slug, path: &Path) -> Result<()> {
+        // Several at once fail now and then, in git.
+        let _turn = self.repo.lock("worktree")?;
+        let place = path.to_string_lossy();
+        // Forced, because a worktree that was deleted by hand is still known under its path.
+        let asked = ["worktree", "add", "--force", "--quiet", "--end-of-options", &place, &slug.branch()];
+        let added = self.repo.git.run(asked)?;
+        if added.is_ok() { Ok(()) } else { Err(crate::git::failed(&asked, &added)) }
+    }
+
+    fn add_clone(&self, slug: &Slug, path: &Path) -> Result<()> {
+        let Some(remote) = &self.repo.remote else {
+            return Err(Error::wrong_state(
+                "a clone of its own needs a remote, and this repository has none",
+            )
+            .next(format!("sess work claim {slug}")));
+        };
+        let url = self.repo.git.text(["remote", "get-url", "--end-of-options", remote])?;
+        let place = path.to_string_lossy();
+        let here = self.repo.common.to_string_lossy();
+        let cloned = self.repo.git.talk([
+            "clone",
+            "--quiet",
+            "--no-local",
+            "--origin",
+            remote,
+            "--branch",
+            &slug.branch(),
+            "--end-of-options",
+            &here,
+            &place,
+        ])?;
+        if !cloned.is_ok() {
+            return Err(Error::failed(format!("git clone failed: {}", words_of(&cloned.stderr))));
+        }
+        let git = self.repo.git.at(path);
+        git.text(["remote", "set-url", "--end-of-options", remote, url.trim()])?;
+        for setting in [crate::repo::BASE_SETTING, crate::repo::REMOTE_SETTING, crate::repo::CLAIMS_SETTING] {
+            let value = self.repo.git.run(["config", "--get", setting])?;
+            if value.is_ok() {
+                git.text(["config", setting, value.text().trim()])?;
+            }
+        }
+        if self.repo.has_hooks()? {
+            crate::Repo::find(path)?.install_hooks(&mut crate::InitReport::default())?;
+        }
+        // It is the same owner's, however many clones there are.
+        let dir = path.join(".git/intersession");
+        fs::create_dir_all(&dir)
+            .and_then(|()| fs::write(dir.join("clone-id"), format!("{}\n", self.owner.clone)))
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", dir.display())))
+    }
+
+    /// Keeps workspaces out of the way of `git status`; returns whether that was new.
+    pub(crate) fn exclude(&self) -> Result<bool> {
+        if self.settings.workspaces.is_some() {
+            return Ok(false);
+        }
+        let path = self.repo.common.join("info/exclude");
+        let line = format!("/{DIR}/");
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        if known.lines().any(|known| known == line) {
+            return Ok(false);
+        }
+        let lead = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::OpenOptions::new().append(true).create(true).open(&path))
+            .and_then(|mut file| file.write_all(format!("{lead}{line}\n").as_bytes()))
+            .map(|()| true)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Takes back what `exclude` wrote; returns whether it was there.
+    pub(crate) fn include_again(&self) -> Result<bool> {
+        let path = self.repo.common.join("info/exclude");
+        let Ok(known) = fs::read_to_string(&path) else { return Ok(false) };
+        let line = format!("/{DIR}/\n");
+        let kept: String = known.split_inclusive('\n').filter(|known| **known != *line).collect();
+        if kept == known {
+            return Ok(false);
+        }
+        fs::write(&path, kept)
+            .map(|()| true)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Copies what git does not track and the repository says that a workspace needs.
+    fn include(&self, workspace: &Path) -> Result<()> {
+        let top = self.repo.git.dir();
+        if !top.join(INCLUDE_FILE).is_file() {
+            return Ok(());
+        }
+        let listed = self.repo.git.text([
+            "ls-files",
+            "-z",
+            "--others",
+            "--ignored",
+            &format!("--exclude-from={INCLUDE_FILE}"),
+        ])?;
+        for name in
+            listed.split('\0').filter(|name| !name.is_empty() && !name.starts_with(&format!("{DIR}/")))
+        {
+            let (from, to) = (top.join(name), workspace.join(name));
+            // A link could lead anywhere, and what the branch brought is newer.
+            let is_plain = fs::symlink_metadata(&from).is_ok_and(|found| found.is_file());
+            if !is_plain || to.exists() || !is_inside(workspace, name) {
+                continue;
+            }
+            to.parent()
+                .map_or(Ok(()), fs::create_dir_all)
+                .and_then(|()| fs::copy(&from, &to).map(drop))
+                .map_err(|error| Error::failed(format!("{name}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
+    fn freeze(&self, slug: &Slug, workspace: &Path) {
+        let name = format!("{}/SESSION.md", State::Active.dir_of(slug));
+        let plan = workspace.join(&name);
+        let is_plain =
+            is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
+        if is_plain && let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(FROZEN_MODE)) {
+            tracing::debug!(%error, "the plan stays writable");
+        }
+    }
+
+    /// Says what is not committed in a session's workspace, if there is something.
+    pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
+        let Some(path) = self.workspace(slug) else { return Ok(None) };
+        let git = self.repo.git.at(&path);
+        for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
+            if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
+                return Ok(Some(format!("is in the middle of a merge ({name})")));
+            }
+        }
+        let told =
+            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"])?;
+        let changed: Vec<&str> = told.split('\0').filter_map(|line| line.get(3..)).take(5).collect();
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(format!("has changes that are not committed: {}", changed.join(", "))))
+    }
+
+    /// Returns the move that shows the session's branch to others, if it is ahead.
+    pub(crate) fn branch_move(&self, slug: &Slug, seen: &Seen) -> Result<Option<Move>> {
+        if self.repo.remote.is_none() {
+            return Ok(None);
+        }
+        let (Some(tip), shared) = (self.tip(slug)?, seen.view.branches.get(slug)) else { return Ok(None) };
+        if shared == Some(&tip) {
+            return Ok(None);
+        }
+        if let Some(shared) = shared
+            && !self.repo.is_ancestor(shared, &tip)?
+        {
+            tracing::warn!(%slug, "the session's branch went another way where others see it");
+            return Ok(None);
+        }
+        Ok(Some(Move { name: format!("refs/heads/{}", slug.branch()), from: shared.cloned(), to: Some(tip) }))
+    }
+
+    /// Commits files on the session's branch. A checkout of it follows, whatever else is changed there.
+    pub(crate) fn write_on_branch(
+        &self,
+        slug: &Slug,
+        files: &[(String, String)],
+        message: &str,
+    ) -> Result<Oid> {
+        let workspace = self.workspace(slug);
+        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
+        let name = format!("refs/heads/{}", slug.branch());
+        let _turn = self.repo.lock("branch")?;
+        let tip = git
+            .oid(["rev-parse", "--verify", "--end-of-options", &format!("{name}^{{commit}}")])
+            .map_err(|_| {
+                Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
+                    .next(format!("sess work claim {slug}"))
+            })?;
+        // A clone of its own has objects of its own.
+        let repo = match &workspace {
+            Some(path) if self.is_clone(path) => crate::Repo::find(path)?,
+            _ => self.repo.clone(),
+        };
+        let mut edits = Vec::new();
+        for (path, text) in files {
+            edits.push(Edit::Put(
+                path.clone(),
+                File { mode: PLAIN.to_owned(), oid: repo.write_blob(text.as_bytes())? },
+            ));
+        }
+        let tree = repo.edited(&tip, &edits)?;
+        if tree == repo.git.oid(["rev-parse", &format!("{tip}^{{tree}}")])? {
+            return Ok(tip);
+        }
+        let commit = self.commit_as_session(&repo, slug, &tree, &tip, message)?;
+        git.text(["update-ref", &name, commit.as_str(), tip.as_str()])?;
+        if let Some(path) = &workspace {
+            for (edit, (name, text)) in edits.iter().zip(files) {
+                let Edit::Put(_, File { mode, oid }) = edit else { continue };
+                git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
+                if !is_inside(path, name) {
+                    return Err(Error::policy(format!("{name} would be written through a link"))
+                        .next(format!("ls -l {}", path.display())));
+                }
+                put(&path.join(name), text)?;
+            }
+            self.freeze(slug, path);
+        }
+        Ok(commit)
+    }
+
+    fn commit_as_session(
+        &self,
+        repo: &crate::Repo,
+        slug: &Slug,
+        tree: &Oid,
+        tip: &Oid,
+        message: &str,
+    ) -> Result<Oid> {
+        let name = crate::identity_name(&self.user, slug);
+        let env = [
+            ("GIT_AUTHOR_NAME", name.as_str()),
+            ("GIT_AUTHOR_EMAIL", &self.user.email),
+            ("GIT_COMMITTER_NAME", &name),
+            ("GIT_COMMITTER_EMAIL", &self.user.email),
+        ];
+        let args = ["commit-tree", tree.as_str(), "-p", tip.as_str(), "-F", "-"];
+        let ended = repo.git.run_with(args, Some(message.as_bytes()), &env, None)?;
+        if !ended.is_ok() {
+            return Err(crate::git::failed(&args, &ended));
+        }
+        ended.text().trim().parse().map_err(Error::failed)
+    }
+
+    /// Takes away what is done with, and nothing that is only here: that is told, and stays.
+    pub(crate) fn clean_up(&self, slug: &Slug, phase: Phase, notices: &mut Vec<String>) -> Result<()> {
+        let tip = self.tip(slug)?;
+        if let Some(tip) = &tip {
+            self.keep_for_rescue(slug, tip)?;
+        }
+        if let Some(path) = self.workspace(slug)
+            && !self.remove_workspace(slug, &path, notices)?
+        {
+            return Ok(());
+        }
+        // A session that was given back goes on with its branch.
+        if phase != Phase::Completed {
+            return Ok(());
+        }
+        let name = format!("refs/heads/{}", slug.branch());
+        if let Some(tip) = tip {
+            self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+        }
+        let shared = self.repo.look()?.branches.get(slug).cloned();
+        if let Some(shared) = shared.filter(|_| self.repo.remote.is_some()) {
+            let moved = self.repo.advance(&[Move { name, from: Some(shared), to: None }])?;
+            if moved != crate::Moved::Done {
+                notices.push(format!("the branch {} is still at the remote", slug.branch()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the commits of a branch can be found again, whatever happens to it.
+    pub(crate) fn keep_for_rescue(&self, slug: &Slug, tip: &Oid) -> Result<()> {
+        self.repo.git.text(["update-ref", &rescue_ref(slug, tip), tip.as_str()])?;
+        Ok(())
+    }
+
+    /// Says what a workspace has that is nowhere else, if there is something.
+    pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
+        let git = self.repo.git.at(path);
+        if let Some(what) = self.unfinished(slug)? {
+            return Ok(Some(format!("it {what}")));
+        }
+        let mut told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let include = self.repo.git.dir().join(INCLUDE_FILE);
+        if include.is_file() {
+            // What was copied may be ignored by git, and yet have been changed.
+            let named = format!("--exclude-from={}", include.display());
+            told += &git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
+        }
+        let untracked = told.split('\0').filter(|name| !name.is_empty());
+        let only_here: Vec<&str> = untracked.filter(|name| !self.is_copy(path, name)).take(5).collect();
+        if !only_here.is_empty() {
+            return Ok(Some(format!("git does not know {}", only_here.join(", "))));
+        }
+        let stashes = git.text(["stash", "list", "--format=%gs"])?;
+        let of_branch = format!("on {}:", slug.branch()).to_lowercase();
+        if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
+            return Ok(Some("something is stashed on its branch".to_owned()));
+        }
+        // What is changed in there, git would not say without running in there.
+        let told = git.text(["ls-files", "--stage", "-z"])?;
+        let links = told.split('\0').filter_map(|line| line.strip_prefix("160000 ")?.split_once('\t'));
+        if let Some((_, name)) = links.into_iter().find(|(_, name)| path.join(name).join(".git").exists()) {
+            return Ok(Some(format!("the submodule {name} is checked out in it")));
+        }
+        Ok(None)
+    }
+
+    /// Removes a workspace, unless something in it is nowhere else.
+    fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
+        let mut keep = |what: String| {
+            notices.push(format!("the workspace {} stays: {what}", path.display()));
+            Ok(false)
+        };
+        if path != self.usual_path(slug) {
+            return keep("it was there before the session".to_owned());
+        }
+        if let Some(what) = self.only_here(slug, path)? {
+            return keep(what);
+        }
+        let place = path.to_string_lossy();
+        let removed = if self.is_clone(path) {
+            fs::remove_dir_all(path).map_err(|error| error.to_string())
+        } else {
+            let _turn = self.repo.lock("worktree")?;
+            // Forced, because git would keep it for a file that was copied into it.
+            let removed = self.repo.git.run(["worktree", "remove", "--force", "--end-of-options", &place])?;
+            if removed.is_ok() { Ok(()) } else { Err(words_of(&removed.stderr)) }
+        };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(error) => keep(error),
+        }
+    }
+
+    /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
+    pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
+        let read = |dir: &Path| fs::read(dir.join(name)).ok();
+        read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
+    }
+}
+
+/// Where the commits of a branch that goes away can be found again.
+pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
+    format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
+
+/// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.
+fn is_inside(dir: &Path, name: &str) -> bool {
+    let mut path = dir.to_owned();
+    let Some((parents, _)) = name.rsplit_once('/') else { return true };
+    parents.split('/').all(|part| {
+        path.push(part);
+        // What is not there yet is made as a directory.
+        fs::symlink_metadata(&path).map_or(true, |found| found.is_dir())
+    })
+}
+
+/// Writes a file of a workspace whole or not at all, also when it was marked as frozen.
+fn put(path: &Path, text: &str) -> Result<()> {
+    let failed = |error: std::io::Error| Error::failed(format!("cannot write {}: {error}", path.display()));
+    let dir = path.parent().ok_or_else(|| Error::failed(format!("{} has no directory", path.display())))?;
+    fs::create_dir_all(dir).map_err(failed)?;
+    let mut file = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(dir)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}

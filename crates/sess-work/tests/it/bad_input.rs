@@ -1,0 +1,439 @@
+//! Repositories, remotes and files that are not as one would like them: each says what it is and what to run, and
+//! nothing is lost.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use sess_core::Timestamp;
+use sess_work::{
+    ClaimOptions, Draft, Error, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work,
+};
+
+use crate::lab::{Lab, now, planned, work, work_with};
+
+#[track_caller]
+fn check<T: std::fmt::Debug>(ended: Result<T, Error>, kind: Kind, next: &str) -> String {
+    let error = ended.expect_err("it is refused");
+    let text = error.to_string();
+    assert_eq!(error.kind, kind, "{text}");
+    let command =
+        text.rsplit_once("; run `").map(|(_, command)| command.trim_end_matches('`')).unwrap_or_default();
+    assert!(command.starts_with(next), "{text}: expected {next}");
+    text
+}
+
+fn claimed(work: &Work, title: &str) -> (Slug, PathBuf) {
+    let slug = planned(work, title);
+    let workspace =
+        work.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    (slug, workspace)
+}
+
+fn commit(lab: &Lab, dir: &Path, file: &str, text: &str) {
+    fs::write(dir.join(file), text).expect("written");
+    lab.git(dir, &["add", file]);
+    lab.git(dir, &["commit", "--quiet", "-m", "by hand"]);
+}
+
+/// Takes a session through its life.
+fn live(lab: &Lab, own: &Work) -> Slug {
+    let (slug, workspace) = claimed(own, "Live");
+    commit(lab, &workspace, "work.txt", "done\n");
+    own.note(&slug, Note::Log, "done").expect("logged");
+    let done = own.complete(&slug, None).expect("completed");
+    assert_eq!(done.notices, Vec::<String>::new());
+    slug
+}
+
+#[test]
+fn a_dirty_checkout_stays_as_it_is_and_a_dirty_workspace_is_not_landed() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    fs::write(dir.join("readme.md"), "being changed\n").expect("written");
+    fs::write(dir.join("staged.txt"), "staged\n").expect("written");
+    fs::write(dir.join("untracked.txt"), "untracked\n").expect("written");
+    lab.git(&dir, &["add", "staged.txt"]);
+    let status = lab.git(&dir, &["status", "--porcelain"]);
+    let own = work(&dir);
+    let (slug, workspace) = claimed(&own, "Dirty");
+    fs::write(workspace.join("readme.md"), "half done\n").expect("written");
+    for refused in
+        [own.complete(&slug, None).map(drop), own.release(&slug, None).map(drop), own.land(&slug).map(drop)]
+    {
+        check(refused, Kind::WouldLoseWork, "git -C ");
+    }
+    assert_eq!(fs::read_to_string(workspace.join("readme.md")).expect("read"), "half done\n");
+    lab.git(&workspace, &["commit", "--quiet", "-am", "done"]);
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), status);
+}
+
+#[test]
+fn a_detached_head_matters_only_when_nothing_else_names_the_base() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["checkout", "--quiet", "--detach"]);
+    live(&lab, &work(&dir));
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    lab.git(&dir, &["branch", "-M", "main", "trunk"]);
+    check(Repo::find(&dir), Kind::WrongState, "git config intersession.base <branch>");
+}
+
+#[test]
+fn a_bare_repository_and_none_at_all_are_told() {
+    let lab = Lab::new();
+    check(Repo::find(&lab.hub()), Kind::WrongState, "git clone ");
+    check(Repo::find(lab.path()), Kind::WrongState, "git init");
+    check(Repo::find(&lab.path().join("first/.git")), Kind::WrongState, "cd ..");
+}
+
+#[test]
+fn a_repository_without_commits_says_so() {
+    let lab = Lab::new();
+    let dir = lab.path().join("new");
+    lab.git(lab.path(), &["init", "--quiet", "--initial-branch=main", "new"]);
+    lab.git(&dir, &["config", "user.name", "New"]);
+    lab.git(&dir, &["config", "user.email", "new@example.com"]);
+    check(work(&dir).see(), Kind::WrongState, "git commit --allow-empty");
+    lab.git(lab.path(), &["init", "--quiet", "--bare", "--initial-branch=main", "empty.git"]);
+    lab.git(&dir, &["remote", "add", "origin", "../empty.git"]);
+    lab.git(&dir, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    check(
+        work(&dir).init(&InitOptions { hooks: true, scripts: false }),
+        Kind::WrongState,
+        "git push origin HEAD:refs/heads/main",
+    );
+}
+
+#[test]
+fn a_shallow_clone_works() {
+    let lab = Lab::new();
+    let first = lab.path().join("first");
+    for n in 0..3 {
+        commit(&lab, &first, "n.txt", &format!("{n}\n"));
+    }
+    lab.git(&first, &["push", "--quiet", "origin", "HEAD:main"]);
+    let url = format!("file://{}", lab.hub().display());
+    lab.git(lab.path(), &["clone", "--quiet", "--depth=1", &url, "shallow"]);
+    let dir = lab.path().join("shallow");
+    lab.git(&dir, &["config", "user.name", "Shallow"]);
+    lab.git(&dir, &["config", "user.email", "s@example.com"]);
+    assert_eq!(lab.git(&dir, &["rev-parse", "--is-shallow-repository"]), "true");
+    live(&lab, &work(&dir));
+}
+
+#[test]
+fn worktrees_of_worktrees_share_one_place_for_workspaces() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["worktree", "add", "--quiet", "-b", "side", "../side"]);
+    let (one, first) = claimed(&work(&lab.path().join("side")), "From a worktree");
+    let (two, second) = claimed(&work(&first), "From a workspace");
+    assert_eq!(first, work(&dir).workspace_path(&one));
+    assert_eq!(second.parent(), first.parent());
+    assert_eq!(work(&second).meant(None).expect("its own"), two);
+    // From within the workspace that goes away.
+    work(&second).complete(&two, None).expect("completed");
+    work(&dir).complete(&one, None).expect("completed");
+    assert!(!first.exists() && !second.exists());
+}
+
+#[test]
+fn an_unreachable_remote_is_told_and_what_can_wait_waits() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, workspace) = claimed(&own, "Away");
+    let hub = lab.hub();
+    fs::rename(&hub, lab.path().join("away.git")).expect("moved");
+    for refused in [
+        own.see().map(drop),
+        own.complete(&slug, None).map(drop),
+        own.release(&slug, None).map(drop),
+        own.ready(&slug),
+    ] {
+        check(refused, Kind::Unreachable, "git ls-remote origin");
+    }
+    let notices = own.note(&slug, Note::Log, "went on").expect("written down");
+    assert!(notices[0].contains("cannot be reached"), "{notices:?}");
+    let seen = own.see_or_recall().expect("what it said last");
+    assert!(seen.view.is_old);
+    assert_eq!(own.list(&seen).expect("rows").len(), 1);
+    assert!(own.doctor(false).expect("checked").findings[0].contains("git ls-remote origin"));
+    fs::rename(lab.path().join("away.git"), &hub).expect("back");
+    own.heartbeat(&slug).expect("shared");
+    let log = lab.git(&hub, &["show", &format!("session/{slug}:_AGENTS/sessions/active/{slug}/worklog.md")]);
+    assert!(log.contains("went on"), "{log}");
+    assert!(workspace.exists());
+}
+
+#[test]
+fn a_remote_that_rejects_the_landing_loses_nothing() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&own, "Rejected");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    let hook = lab.hub().join("hooks/pre-receive");
+    let text = "#!/bin/sh\nwhile read old new ref; do [ $ref = refs/heads/main ] && { echo 'main is \u{1b}[31mprotected'; exit 1; }; done; exit 0\n";
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    let told = check(own.complete(&slug, None), Kind::Rejected, "sess work ");
+    assert!(told.contains("protected") && !told.contains('\u{1b}'), "{told}");
+    assert!(told.contains("land: pr"), "{told}");
+    assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Active));
+    // A claim stands although the base does not show it.
+    let other = Draft { title: "Other".to_owned(), ..Draft::default() };
+    check(own.draft(None, &other, None), Kind::Rejected, "sess work ");
+    fs::remove_file(&hook).expect("removed");
+    let planned = planned(&own, "Next");
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    let claim = own.claim(&planned, &ClaimOptions::default()).expect("claimed");
+    assert!(claim.notices[0].contains("does not show it yet"), "{:?}", claim.notices);
+    let dir = claim.workspace.expect("a workspace").join(State::Active.dir_of(&planned));
+    assert!(dir.join("SESSION.md").is_file());
+    fs::remove_file(&hook).expect("removed");
+    own.complete(&slug, None).expect("completed");
+    own.complete(&planned, None).expect("completed");
+}
+
+#[test]
+fn a_remote_that_lets_nobody_in_is_told_apart_from_one_that_is_away() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    for answer in ["403 Forbidden", "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\""] {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/x.git", server.local_addr().expect("an address"));
+        let thread = std::thread::spawn(move || {
+            // As many requests as one fetch makes.
+            let (mut stream, _) = server.accept().expect("a caller");
+            let _ = stream.read(&mut [0; 4_096]).expect("a request");
+            write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .expect("answered");
+        });
+        lab.git(&dir, &["config", "remote.origin.url", &url]);
+        check(work(&dir).see(), Kind::Rejected, "git ls-remote origin");
+        thread.join().expect("it answered");
+    }
+}
+
+#[test]
+fn a_rewritten_base_keeps_the_work_and_says_how_to_go_on() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let first = lab.path().join("first");
+    commit(&lab, &first, "wrong.txt", "wrong\n");
+    lab.git(&first, &["push", "--quiet", "origin", "HEAD:main"]);
+    let (slug, workspace) = claimed(&own, "Rewritten");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    lab.git(&first, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    commit(&lab, &first, "right.txt", "right\n");
+    lab.git(&first, &["push", "--quiet", "--force", "origin", "HEAD:main"]);
+    check(own.complete(&slug, None), Kind::WrongState, "sess work doctor --repair");
+    own.doctor(true).expect("repaired");
+    let told = check(own.complete(&slug, None), Kind::Conflict, "git -C ");
+    let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
+    let ended = Command::new("sh").args(["-c", &command]).output().expect("run");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(lab.files("main", "right.txt"), ["right.txt"]);
+    assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+    assert_eq!(lab.files("main", "wrong.txt"), Vec::<String>::new());
+}
+
+#[test]
+fn a_renamed_base_is_told() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, _) = claimed(&own, "Renamed");
+    lab.git(&lab.hub(), &["branch", "-M", "main", "trunk"]);
+    check(own.complete(&slug, None), Kind::Conflict, "git config intersession.base <branch>");
+    lab.git(&dir, &["config", "intersession.base", "trunk"]);
+    work(&dir).complete(&slug, None).expect("completed");
+}
+
+#[test]
+fn a_plan_that_was_changed_by_hand_is_refused_until_it_is_amended() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&own, "Edited");
+    let plan = format!("{}/SESSION.md", State::Active.dir_of(&slug));
+    let text = fs::read_to_string(workspace.join(&plan)).expect("read");
+    fs::set_permissions(workspace.join(&plan), fs::Permissions::from_mode(0o644)).expect("set");
+    commit(&lab, &workspace, &plan, &format!("{text}\nIt does less.\n"));
+    check(own.complete(&slug, None), Kind::Policy, &format!("sess work amend {slug}"));
+    own.amend(&slug, None, "less is enough").expect("amended");
+    own.complete(&slug, None).expect("completed");
+    // A plan that cannot be read is no plan to claim.
+    let broken = planned(&own, "Broken");
+    let hand = lab.clone_named("hand");
+    commit(&lab, &hand, &format!("{}/SESSION.md", State::Planned.dir_of(&broken)), "---\ndepends: [\n---\n");
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    check(own.claim(&broken, &ClaimOptions::default()), Kind::Usage, "sess work edit");
+}
+
+#[test]
+fn clocks_an_hour_apart_cost_nobody_their_work() {
+    fn ahead() -> Timestamp {
+        Timestamp::from_millis_clamped(now().as_millis() + 3_600_000)
+    }
+    fn behind() -> Timestamp {
+        Timestamp::from_millis_clamped(now().as_millis() - 3_600_000)
+    }
+    let lab = Lab::new();
+    let with_clock = |dir: &Path, clock: fn() -> Timestamp| {
+        let who = Who { agent: None, session: None, host: "host".to_owned(), pid: 1 };
+        Work::new(Repo::find(dir).expect("a repository"), Settings::default(), who, clock).expect("a caller")
+    };
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&ann, "Clocks");
+    let late = with_clock(&lab.clone_named("late"), behind);
+    check(late.takeover(&slug, false, None, &ClaimOptions::default()), Kind::Claimed, "sess work takeover");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    ann.heartbeat(&slug).expect("shared");
+    let early = with_clock(&lab.clone_named("early"), ahead);
+    // By its clock the lease has lapsed; what Ann shared is what it goes on with.
+    let taken = early.takeover(&slug, false, None, &ClaimOptions::default()).expect("taken");
+    assert_eq!(taken.record.claim.fence, 2);
+    assert!(taken.workspace.expect("a workspace").join("work.txt").is_file());
+    check(ann.note(&slug, Note::Log, "still here"), Kind::Claimed, &format!("sess work show {slug}"));
+    assert!(workspace.join("work.txt").is_file());
+    early.complete(&slug, None).expect("completed");
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_the_session_as_it_was() {
+    let lab = Lab::new();
+    let mount = lab.path().join("small");
+    fs::create_dir(&mount).expect("made");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(&mount).output();
+    if !mounted.is_ok_and(|ended| ended.status.success()) {
+        // Only an administrator can make a disk that is full.
+        return;
+    }
+    let _unmount = Unmount(mount.clone());
+    lab.git(lab.path(), &["clone", "--quiet", "hub.git", "small/clone"]);
+    let dir = mount.join("clone");
+    lab.git(&dir, &["config", "user.name", "Small"]);
+    lab.git(&dir, &["config", "user.email", "small@example.com"]);
+    let own = work(&dir);
+    let (slug, workspace) = claimed(&own, "Full");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    let mut filler = fs::File::create(mount.join("filler")).expect("made");
+    while filler.write_all(&[7; 4_096]).is_ok() {}
+    drop(filler);
+    let refused = own.complete(&slug, None).expect_err("nothing can be written");
+    assert_eq!(refused.kind, Kind::Failed, "{refused}");
+    assert!(refused.to_string().contains("disk is full"), "{refused}");
+    assert!(refused.to_string().contains("; run `"), "{refused}");
+    fs::remove_file(mount.join("filler")).expect("removed");
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn line_endings_of_windows_are_no_changes() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["config", "core.autocrlf", "true"]);
+    let own = work(&dir);
+    let draft = Draft { title: "Windows".to_owned(), ..Draft::default() };
+    let plan = "---\r\nlabels: [a]\r\n---\r\n# Windows\r\n\r\n## Context\r\n\r\nc\r\n\r\n## Acceptance Criteria\r\n\r\n- [ ] a\r\n";
+    let slug = own.draft(None, &draft, Some(plan)).expect("drafted");
+    own.ready(&slug).expect("ready");
+    let workspace =
+        own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    own.note(&slug, Note::Log, "one\r\ntwo").expect("logged");
+    commit(&lab, &workspace, "work.txt", "one\r\ntwo\r\n");
+    own.complete(&slug, Some("Done.\r\nReally.")).expect("completed");
+    assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+}
+
+#[test]
+fn a_path_with_spaces_and_letters_of_any_language_is_a_path() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("Ann's \u{fc}n\u{ef}code \u{5de5}\u{4f5c} $(touch x)");
+    let own = work(&dir);
+    own.init(&InitOptions { hooks: true, scripts: false }).expect("set up");
+    let slug = live(&lab, &own);
+    let outside = lab.path().join("work spaces \u{1f642}");
+    let own = work_with(&dir, Settings { workspaces: Some(outside.clone()), ..Settings::default() });
+    let (other, workspace) = claimed(&own, "Outside");
+    assert!(workspace.starts_with(&outside));
+    own.complete(&other, None).expect("completed");
+    assert_ne!(slug, other);
+    assert!(!lab.path().join("x").exists());
+}
+
+#[test]
+fn a_hostile_name_runs_nothing_and_breaks_no_line() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let name = "O'Brien \"; $(touch ran) `touch ran` \\ ${HOME}\nClaim: forged (x)";
+    lab.git(&dir, &["config", "user.name", name]);
+    lab.git(&dir, &["config", "user.email", "a'$(touch ran)@x\nSession: forged"]);
+    let own = work(&dir);
+    let (slug, workspace) = claimed(&own, "Named");
+    let env = workspace.join(State::Active.dir_of(&slug)).join(".session-env");
+    let told = Command::new("sh")
+        .args(["-c", ". \"$0\"; printf '%s|%s' \"$GIT_AUTHOR_NAME\" \"$GIT_COMMITTER_EMAIL\""])
+        .arg(&env)
+        .current_dir(&workspace)
+        .output()
+        .expect("sh runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.starts_with("O'Brien \"; $(touch ran) `touch ran` \\ ${HOME}"), "{told}");
+    assert!(told.contains(&format!("({slug})|")), "{told}");
+    assert!(!workspace.join("ran").exists() && !dir.join("ran").exists());
+    own.note(&slug, Note::Log, "x\nClaim: forged").expect("logged");
+    own.complete(&slug, None).expect("completed");
+    let trailers = lab.git(&lab.hub(), &["log", "-1", "--format=%(trailers:key=Claim,valueonly)", "main"]);
+    assert!(!trailers.contains("forged") && trailers.trim().len() == 40, "{trailers}");
+}
+
+#[test]
+fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
+    let lab = Lab::new();
+    let (own, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
+    let slug = planned(&own, "Before");
+    lab.git(&hand, &["pull", "--quiet"]);
+    let dir = hand.join("_AGENTS/sessions/_templates");
+    fs::create_dir_all(&dir).expect("made");
+    for name in ["SESSION.md.j2", "session-env.template.j2", "kb-merge-SESSION.md.j2"] {
+        fs::write(dir.join(name), "{% if %}\n{{ SESSION_SLUG").expect("written");
+    }
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    let draft = Draft { title: "After".to_owned(), ..Draft::default() };
+    let told = check(
+        own.draft(None, &draft, None),
+        Kind::Failed,
+        "git log -1 -- _AGENTS/sessions/_templates/SESSION.md.j2",
+    );
+    assert!(told.contains("in line 1"), "{told}");
+    let claim = own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    assert_eq!(claim.notices, Vec::<String>::new());
+    own.note(&slug, Note::Learning, "templates break").expect("learned");
+    check(
+        own.complete(&slug, None),
+        Kind::Failed,
+        "git log -1 -- _AGENTS/sessions/_templates/kb-merge-SESSION.md.j2",
+    );
+    assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Active));
+}

@@ -1,0 +1,263 @@
+//! A process that is killed between any two commands of git leaves nothing that the next verb cannot go on with.
+//!
+//! The verb runs in a process of its own, this test's executable again, whose `git` counts and kills it. By default
+//! a few places of each verb are tried, and all of them with `SESS_WORK_CRASH=1`.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use sess_work::{ClaimOptions, Kind, Slug, State, Work};
+
+use crate::{
+    lab::{Lab, work},
+    many::{number, planned_many},
+};
+
+/// How many places of each verb are tried, unless all are.
+const PLACES: usize = 4;
+const VERB: &str = "SESS_WORK_CRASH_VERB";
+
+/// Counts, and kills whoever called it before or after the command of that number.
+const SHIM: &str = r#"#!/bin/sh
+count=$(($(cat "$SHIM_COUNT" 2>/dev/null || echo 0) + 1))
+echo "$count" > "$SHIM_COUNT"
+if [ "$count-before" = "$SHIM_KILL" ]; then kill -9 "$PPID"; exit 1; fi
+"$SHIM_GIT" "$@"
+code=$?
+if [ "$count-after" = "$SHIM_KILL" ]; then kill -9 "$PPID"; fi
+exit "$code"
+"#;
+
+/// The verb, in the process that is killed.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this is how the other process is told what to do")]
+fn child() {
+    let Ok(verb) = std::env::var(VERB) else { return };
+    let told = |name: &str| std::env::var(name).expect("it is told");
+    let caller = work(Path::new(&told("SESS_WORK_CRASH_DIR")));
+    let slug: Slug = told("SESS_WORK_CRASH_SLUG").parse().expect("a slug");
+    perform(&caller, &verb, &slug).expect("the verb goes through unless it is killed");
+}
+
+fn perform(caller: &Work, verb: &str, slug: &Slug) -> Result<(), sess_work::Error> {
+    let options = ClaimOptions::default();
+    match verb {
+        "claim" => caller.claim(slug, &options).map(drop),
+        "complete" => caller.complete(slug, None).map(drop),
+        "abandon" => caller.abandon(slug, "because").map(drop),
+        "release" => caller.release(slug, None).map(drop),
+        "takeover" => caller.takeover(slug, true, Some("needed"), &options).map(drop),
+        other => panic!("{other} is no verb"),
+    }
+}
+
+/// Two people, and a `git` that kills.
+struct Stage {
+    lab: Lab,
+    ann: PathBuf,
+    bob: PathBuf,
+    shim: PathBuf,
+    git: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let lab = Lab::new();
+        let (ann, bob) = (lab.clone_named("ann"), lab.clone_named("bob"));
+        let shim = lab.path().join("shim");
+        fs::create_dir(&shim).expect("made");
+        fs::write(shim.join("git"), SHIM).expect("written");
+        fs::set_permissions(shim.join("git"), fs::Permissions::from_mode(0o755)).expect("executable");
+        let found = Command::new("sh").args(["-c", "command -v git"]).output().expect("a shell");
+        let git = String::from_utf8(found.stdout).expect("a path").trim().to_owned();
+        Self { lab, ann, bob, shim, git }
+    }
+
+    /// Runs a verb in a process of its own; returns how many commands it ran, and whether it was killed.
+    fn run(&self, verb: &str, dir: &Path, slug: &Slug, kill: &str) -> (usize, bool) {
+        let count = self.lab.path().join("count");
+        drop(fs::remove_file(&count));
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.shim.display());
+        let ended = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "crash::child", "--nocapture"])
+            .env(VERB, verb)
+            .env("SESS_WORK_CRASH_DIR", dir)
+            .env("SESS_WORK_CRASH_SLUG", slug.as_str())
+            .env("SHIM_COUNT", &count)
+            .env("SHIM_KILL", kill)
+            .env("SHIM_GIT", &self.git)
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        let is_killed = ended.status.signal() == Some(9);
+        assert!(
+            is_killed || ended.status.success(),
+            "{verb} with {kill}: {}{}",
+            String::from_utf8_lossy(&ended.stdout),
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        let count = fs::read_to_string(count).expect("counted").trim().parse().expect("a number");
+        (count, is_killed)
+    }
+
+    /// Brings a session to where the verb begins; returns the last commit of the work in it.
+    fn prepare(&self, verb: &str, slug: &Slug) -> Option<String> {
+        if verb == "claim" {
+            return None;
+        }
+        let ann = work(&self.ann);
+        let place =
+            ann.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+        fs::write(place.join(format!("{slug}.txt")), "work\n").expect("written");
+        self.lab.git(&place, &["add", "."]);
+        self.lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+        if verb == "takeover" {
+            ann.heartbeat(slug).expect("shared");
+        }
+        Some(self.lab.git(&place, &["rev-parse", "HEAD"]))
+    }
+
+    /// Fails unless a commit can be found from some ref, here or where everybody meets.
+    #[track_caller]
+    fn assert_reachable(&self, commit: &str, told: &str) {
+        let found = [&self.ann, &self.lab.hub()].into_iter().any(|dir| {
+            let asked = ["for-each-ref", "--contains", commit];
+            let ended = Command::new(&self.git).args(asked).current_dir(dir).output().expect("git runs");
+            ended.status.success() && !ended.stdout.is_empty()
+        });
+        assert!(found, "{told}: the work is lost");
+    }
+}
+
+/// Takes what was left by a kill to its end, by others and by its owner; nothing is lost, and nobody has it twice.
+fn go_on(stage: &Stage, verb: &str, slug: &Slug, commit: Option<&str>, told: &str) {
+    let (ann, bob) = (work(&stage.ann), work(&stage.bob));
+    // Somebody else's verb finishes what can be finished.
+    let seen = bob.roll_forward().unwrap_or_else(|error| panic!("{told}: {error}"));
+    assert!(seen.tree.odd.is_empty() && seen.view.damaged.is_empty(), "{told}: {:?}", seen.view.damaged);
+    let state = seen.standing(slug).state();
+    assert_eq!(seen.tree.state(slug), state, "{told}: the directory follows the claim");
+    if let Some(commit) = commit {
+        stage.assert_reachable(commit, told);
+    }
+    let again = |who: &Work, verb: &str| {
+        perform(who, verb, slug).unwrap_or_else(|error| panic!("{told}: {verb} again: {error}"));
+    };
+    let refused = |who: &Work, verb: &str, kind: Kind| {
+        assert_eq!(perform(who, verb, slug).expect_err(told).kind, kind, "{told}");
+    };
+    let owner = match verb {
+        "claim" if state == Some(State::Planned) => {
+            again(&bob, "claim");
+            refused(&ann, "claim", Kind::Claimed);
+            &bob
+        }
+        "claim" => {
+            refused(&bob, "claim", Kind::Claimed);
+            again(&ann, "claim");
+            &ann
+        }
+        "takeover" => {
+            let is_bobs =
+                seen.standing(slug).holder().is_some_and(|claim| claim.user.email == "bob@example.com");
+            if is_bobs {
+                refused(&ann, "complete", Kind::Claimed);
+                again(&bob, "claim");
+            } else {
+                ann.heartbeat(slug).unwrap_or_else(|error| panic!("{told}: {error}"));
+                again(&bob, "takeover");
+            }
+            refused(&ann, "release", Kind::Claimed);
+            &bob
+        }
+        "release" | "abandon" => {
+            if state == Some(State::Active) {
+                again(&ann, verb);
+            } else {
+                refused(&ann, verb, Kind::WrongState);
+            }
+            if verb == "abandon" {
+                assert_eq!(bob.see().expect("seen").standing(slug).state(), Some(State::Abandoned), "{told}");
+                stage.assert_reachable(commit.expect("there was work"), told);
+                assert_eq!(bob.retry(slug).unwrap_or_else(|error| panic!("{told}: {error}")), 2);
+            }
+            again(&bob, "claim");
+            &bob
+        }
+        _ => {
+            if state == Some(State::Active) {
+                again(&ann, "complete");
+            } else {
+                refused(&ann, "complete", Kind::WrongState);
+            }
+            &ann
+        }
+    };
+    if verb != "complete" {
+        again(owner, "complete");
+    }
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.tree.state(slug), Some(State::Completed), "{told}");
+    if let Some(commit) = commit {
+        stage.assert_reachable(commit, told);
+    }
+    // An attempt that was given up stays on record, and the next one begins anew.
+    if commit.is_some() && verb != "abandon" {
+        assert_eq!(stage.lab.git(&stage.lab.hub(), &["show", &format!("main:{slug}.txt")]), "work", "{told}");
+    }
+}
+
+fn kill_everywhere(verb: &str) {
+    let stage = Stage::new();
+    let probe = &planned_many(&stage.lab, &format!("{verb}-probe"), 1)[0];
+    let dir = if verb == "takeover" { stage.bob.clone() } else { stage.ann.clone() };
+    stage.prepare(verb, probe);
+    let (count, is_killed) = stage.run(verb, &dir, probe, "none");
+    assert!(!is_killed && count > 10, "{verb} ran {count} commands");
+
+    let all: Vec<String> = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]).collect();
+    let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { all.len().div_ceil(PLACES) };
+    // What comes before the first change of anything is all the same.
+    let kills: Vec<&String> = all.iter().rev().step_by(step).collect();
+    let slugs = planned_many(&stage.lab, verb, kills.len());
+    let mut killed = 0;
+    for (slug, kill) in slugs.iter().zip(&kills) {
+        let commit = stage.prepare(verb, slug);
+        let (_, is_killed) = stage.run(verb, &dir, slug, kill);
+        let told = format!("{verb} of {slug}, killed {kill} of {count}");
+        killed += usize::from(is_killed);
+        go_on(&stage, verb, slug, commit.as_deref(), &told);
+    }
+    // How many commands there are varies a little with what others left to do.
+    assert!(killed * 2 > kills.len(), "{verb} was killed {killed} times of {}", kills.len());
+}
+
+#[test]
+fn claim_can_be_killed_anywhere() {
+    kill_everywhere("claim");
+}
+
+#[test]
+fn complete_can_be_killed_anywhere() {
+    kill_everywhere("complete");
+}
+
+#[test]
+fn abandon_can_be_killed_anywhere() {
+    kill_everywhere("abandon");
+}
+
+#[test]
+fn release_can_be_killed_anywhere() {
+    kill_everywhere("release");
+}
+
+#[test]
+fn takeover_can_be_killed_anywhere() {
+    kill_everywhere("takeover");
+}

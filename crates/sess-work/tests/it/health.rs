@@ -1,0 +1,251 @@
+//! Half-done states, what they are said to mean, and what puts them right; and cleaning up.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use sess_work::{CheckRow, Checkup, ClaimOptions, Kind, Land, Phase, Settings, Slug, State, Work};
+
+use crate::lab::{Lab, planned, work, work_with};
+
+#[track_caller]
+fn row(checkup: &Checkup, slug: &Slug) -> CheckRow {
+    checkup
+        .rows
+        .iter()
+        .find(|row| row.slug == *slug)
+        .unwrap_or_else(|| panic!("{slug} in {checkup:?}"))
+        .clone()
+}
+
+fn claim_ref(slug: &Slug) -> String {
+    format!("refs/intersession/claims/{slug}")
+}
+
+/// Changes the base by hand, as somebody without the program does.
+fn by_hand(lab: &Lab, name: &str, change: impl FnOnce(&std::path::Path)) {
+    let dir = lab.clone_named(name);
+    change(&dir);
+    lab.git(&dir, &["add", "--all"]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "by hand"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+}
+
+fn state(work: &Work, slug: &Slug) -> Option<State> {
+    work.see().expect("seen").tree.state(slug)
+}
+
+#[test]
+fn a_repository_in_order_has_a_row_a_session_and_nothing_to_do() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (one, two) = (planned(&own, "One"), planned(&own, "Two"));
+    own.claim(&two, &ClaimOptions::default()).expect("claimed");
+    let checkup = own.doctor(false).expect("checked");
+    assert_eq!(checkup.findings, Vec::<String>::new());
+    assert_eq!(row(&checkup, &one).meaning, "nobody has it; it is planned");
+    let held = row(&checkup, &two);
+    assert_eq!((held.directory, held.next), (Some(State::Active), None));
+    assert!(held.claim.expect("a claim").starts_with("active, fence 1, User ann"));
+}
+
+#[test]
+fn an_orphan_is_planned_again_and_a_claim_without_its_directory_gets_it_back() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (orphan, lost) = (planned(&ann, "Orphan"), planned(&ann, "Lost"));
+    for slug in [&orphan, &lost] {
+        ann.claim(slug, &ClaimOptions::default()).expect("claimed");
+    }
+    lab.git(&lab.hub(), &["update-ref", "-d", &claim_ref(&orphan)]);
+    by_hand(&lab, "hand", |dir| {
+        fs::remove_dir_all(dir.join(State::Active.dir_of(&lost))).expect("removed");
+        fs::write(dir.join("_AGENTS/sessions/sessions.lock"), "nonsense\n").expect("written");
+    });
+    // Other verbs say what to run.
+    for (slug, error) in [(&orphan, ann.heartbeat(&orphan)), (&lost, ann.heartbeat(&lost))] {
+        let error = error.expect_err("half done");
+        assert_eq!(error.kind, Kind::WrongState, "{slug}");
+        assert!(error.to_string().ends_with("run `sess work doctor --repair`"), "{error}");
+    }
+    let checkup = bob.doctor(false).expect("checked");
+    assert!(row(&checkup, &orphan).meaning.contains("nobody has it"));
+    assert!(row(&checkup, &lost).meaning.contains("its directory is gone"));
+    assert!(checkup.findings.iter().any(|finding| finding.contains("sessions.lock")), "{checkup:?}");
+    assert_eq!(state(&bob, &orphan), Some(State::Active));
+
+    let repaired = bob.doctor(true).expect("repaired");
+    assert!(row(&repaired, &orphan).repaired && row(&repaired, &lost).repaired, "{repaired:?}");
+    assert_eq!(state(&bob, &orphan), Some(State::Planned));
+    assert_eq!(state(&bob, &lost), Some(State::Active));
+    let lock = lab.git(&lab.hub(), &["show", "main:_AGENTS/sessions/sessions.lock"]);
+    assert!(lock.starts_with(&format!("{lost}:")) && lock.lines().count() == 1, "{lock}");
+    ann.heartbeat(&lost).expect("it is Ann's as before");
+    bob.claim(&orphan, &ClaimOptions::default()).expect("it can be taken");
+    assert_eq!(bob.doctor(true).expect("again").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_claim_that_was_written_by_hand_is_told_and_taken_away_but_kept() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Damage");
+    let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    lab.git(&lab.hub(), &["update-ref", &claim_ref(&slug), &main]);
+    let refused = bob.claim(&slug, &ClaimOptions::default()).expect_err("damaged");
+    assert_eq!(refused.kind, Kind::WrongState);
+    assert!(refused.to_string().ends_with("run `sess work doctor --repair`"), "{refused}");
+    let checkup = bob.doctor(false).expect("checked");
+    assert!(checkup.findings.iter().any(|finding| finding.contains("is damaged")), "{checkup:?}");
+    bob.doctor(true).expect("repaired");
+    bob.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let kept = lab.git(
+        &lab.path().join("bob"),
+        &["for-each-ref", "--format=%(objectname)", "refs/intersession/rescue/damaged"],
+    );
+    assert_eq!(kept, main);
+    let bob_of = bob.see().expect("seen");
+    assert_eq!(bob_of.view.damaged, Vec::new());
+}
+
+#[test]
+fn odd_directories_and_worktrees_that_are_gone_are_named() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Odd");
+    let workspace =
+        own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    by_hand(&lab, "hand", |dir| {
+        let odd = dir.join("_AGENTS/sessions/planned/Not A Slug");
+        fs::create_dir_all(&odd).expect("made");
+        fs::write(odd.join("SESSION.md"), "# X\n").expect("written");
+    });
+    fs::remove_dir_all(&workspace).expect("removed");
+    let findings = own.doctor(true).expect("checked").findings;
+    assert!(
+        findings.iter().any(|finding| finding.contains("Not A Slug") && finding.contains("git rm")),
+        "{findings:?}"
+    );
+    assert!(findings.iter().any(|finding| finding.contains("git worktree prune")), "{findings:?}");
+    // The workspace comes back with its owner's claim.
+    own.claim(&slug, &ClaimOptions::default()).expect("resumed");
+    assert!(workspace.join("readme.md").is_file());
+}
+
+#[test]
+fn work_that_somebody_merged_ends_its_claim_with_anybodys_next_verb() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work_with(&dir, Settings { land: Land::Pr, ..Settings::default() });
+    let bob = work(&lab.clone_named("bob"));
+    let slug = planned(&ann, "By a pull request");
+    let workspace =
+        ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    fs::write(workspace.join("a.txt"), "a\n").expect("written");
+    lab.git(&workspace, &["add", "a.txt"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a")]);
+    ann.complete(&slug, None).expect("handed over");
+    assert_eq!(
+        row(&bob.doctor(false).expect("checked"), &slug).meaning,
+        "its work waits to be merged by others"
+    );
+    // The pull request is merged.
+    let merge = lab.clone_named("merge");
+    lab.git(&merge, &["merge", "--quiet", "--squash", &format!("origin/session/{slug}")]);
+    lab.git(&merge, &["commit", "--quiet", "-m", "merged"]);
+    lab.git(&merge, &["push", "--quiet", "origin", "HEAD:main"]);
+    assert!(row(&bob.doctor(false).expect("checked"), &slug).meaning.contains("its work is merged"));
+    planned(&bob, "Something else");
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.record(&slug).expect("a claim").claim.phase, Phase::Completed);
+    assert_eq!(lab.git(&lab.hub(), &["show", "main:_AGENTS/sessions/sessions.lock"]), "");
+
+    // Whoever cleans up removes what is safe: Bob the branch, Ann her workspace.
+    let gc = ann.gc(true).expect("looked");
+    assert!(gc.workspaces.len() == 1 && gc.workspaces[0].removed && gc.workspaces[0].bytes > 0, "{gc:?}");
+    assert!(workspace.exists());
+    let gc = ann.gc(false).expect("cleaned up");
+    assert!(gc.workspaces[0].removed && gc.archived == 1, "{gc:?}");
+    assert!(!workspace.exists());
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session", "refs/intersession/claims"]), "");
+    assert_eq!(ann.doctor(false).expect("checked").findings, Vec::<String>::new());
+}
+
+#[test]
+fn what_somebody_could_not_show_is_shown_by_anybodys_next_verb() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (taken, back) = (planned(&ann, "Taken"), planned(&ann, "Back"));
+    ann.claim(&back, &ClaimOptions::default()).expect("claimed");
+    let hook = lab.hub().join("hooks/pre-receive");
+    fs::write(&hook, "#!/bin/sh\nwhile read old new ref; do [ $ref != refs/heads/main ] || exit 1; done\n")
+        .expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    assert_eq!(ann.claim(&taken, &ClaimOptions::default()).expect("claimed").notices.len(), 1);
+    assert_eq!(ann.release(&back, None).expect("given back").len(), 1);
+    assert_eq!((state(&bob, &taken), state(&bob, &back)), (Some(State::Planned), Some(State::Active)));
+    let checkup = bob.doctor(false).expect("checked");
+    assert!(row(&checkup, &taken).meaning.contains("goes to active/"), "{checkup:?}");
+    assert!(row(&checkup, &back).meaning.contains("goes to planned/"), "{checkup:?}");
+    // Half done or not, it is Ann's and nobody else's.
+    assert_eq!(bob.claim(&taken, &ClaimOptions::default()).expect_err("it is Ann's").kind, Kind::Claimed);
+    fs::remove_file(&hook).expect("removed");
+    planned(&bob, "Something else");
+    assert_eq!((state(&bob, &taken), state(&bob, &back)), (Some(State::Active), Some(State::Planned)));
+}
+
+#[test]
+fn nothing_that_is_only_there_is_cleaned_up() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let claimed = |title: &str| {
+        let slug = planned(&own, title);
+        let place =
+            own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+        (slug, place)
+    };
+    let (held, _) = claimed("Held");
+    let (untracked, place) = claimed("Untracked");
+    fs::write(place.join("notes.txt"), "only here\n").expect("written");
+    own.release(&untracked, None).expect("given back");
+    fs::write(dir.join(".worktreeinclude"), ".env\n").expect("written");
+    fs::write(dir.join(".env"), "KEY=1\n").expect("written");
+    fs::write(dir.join(".git/info/exclude"), ".env\n/.sessions/\n").expect("written");
+    let (copied, place) = claimed("Copied");
+    assert!(place.join(".env").is_file());
+    own.complete(&copied, None).expect("completed");
+    assert!(!place.exists(), "an unchanged copy is nothing to keep");
+    let (changed, place) = claimed("Changed");
+    fs::write(place.join(".env"), "KEY=2\n").expect("written");
+    own.complete(&changed, None).expect("completed");
+    let (stashed, place) = claimed("Stashed");
+    fs::write(place.join("readme.md"), "changed\n").expect("written");
+    lab.git(&place, &["stash", "--quiet"]);
+    own.complete(&stashed, None).expect("completed");
+    let (late, place) = claimed("Late");
+    fs::write(place.join("keep"), "\n").expect("written");
+    own.complete(&late, None).expect("completed");
+    fs::write(place.join("late.txt"), "late\n").expect("written");
+    lab.git(&place, &["add", "late.txt", "keep"]);
+    lab.git(&place, &["commit", "--quiet", "-m", "after it landed"]);
+
+    for dry_run in [true, false] {
+        let gc = own.gc(dry_run).expect("cleaned up");
+        let reasons: Vec<(bool, &str)> =
+            gc.workspaces.iter().map(|item| (item.removed, item.reason.as_str())).collect();
+        let expected = [
+            (&changed, ".env"),
+            (&held, "held here"),
+            (&late, "did not land"),
+            (&stashed, "stashed"),
+            (&untracked, "notes.txt"),
+        ];
+        assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
+        for ((removed, reason), (slug, words)) in reasons.into_iter().zip(expected) {
+            assert!(!removed && reason.contains(words), "{slug}: {reason}");
+        }
+        assert_eq!(gc.refs, 0);
+    }
+    assert!(place.join("late.txt").is_file());
+    let findings = own.doctor(false).expect("checked").findings;
+    assert!(findings.iter().any(|finding| finding.contains("sess work gc")), "{findings:?}");
+}

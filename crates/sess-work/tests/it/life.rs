@@ -1,0 +1,116 @@
+//! The life of a session: drafted, planned, claimed, worked on, landed.
+
+use std::{fs, path::Path};
+
+use sess_work::{ClaimOptions, Kind, Note, Phase, State};
+
+use crate::lab::{Lab, planned, work};
+
+fn commit(lab: &Lab, workspace: &Path, file: &str, content: &[u8], message: &str) {
+    let path = workspace.join(file);
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(&path, content).expect("written");
+    lab.git(workspace, &["add", file]);
+    lab.git(workspace, &["commit", "--quiet", "-m", message]);
+}
+
+#[test]
+fn a_session_is_drafted_claimed_worked_on_and_landed() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Add user login");
+    assert_eq!(
+        lab.files("main", "_AGENTS/sessions/planned"),
+        [format!("_AGENTS/sessions/planned/{slug}/SESSION.md")]
+    );
+
+    let claimed = ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    assert_eq!(claimed.notices, Vec::<String>::new());
+    let workspace = claimed.workspace.expect("a workspace");
+    assert!(workspace.join(format!("_AGENTS/sessions/active/{slug}/.session-env")).is_file());
+    let refused = bob.claim(&slug, &ClaimOptions::default()).expect_err("it is Ann's");
+    assert_eq!(refused.kind, Kind::Claimed);
+    assert!(refused.to_string().contains("User ann"), "{refused}");
+    let active = lab.files("main", "_AGENTS/sessions");
+    assert!(active.contains(&format!("_AGENTS/sessions/active/{slug}/worklog.md")), "{active:?}");
+    assert!(active.contains(&"_AGENTS/sessions/sessions.lock".to_owned()), "{active:?}");
+
+    commit(&lab, &workspace, "src/login.rs", b"fn login() {}\n", &format!("[{slug}] feat: log in"));
+    commit(&lab, &workspace, "logo.bin", &[0, 159, 146, 150, 255], &format!("[{slug}] feat: a logo"));
+    ann.note(&slug, Note::Log, "wrote the form").expect("logged");
+    ann.note(&slug, Note::Learning, "forms are hard").expect("learned");
+    let done = ann.complete(&slug, Some("It went well.")).expect("completed");
+    assert_eq!(done.notices, Vec::<String>::new());
+    assert_eq!(done.record.claim.phase, Phase::Completed);
+    let kb = done.kb.expect("something was learned");
+
+    let landed = done.record.claim.landed.expect("it landed");
+    let files = lab.files("main", "_AGENTS/sessions");
+    assert!(files.contains(&format!("_AGENTS/sessions/completed/{slug}/{slug}.patch")), "{files:?}");
+    assert!(files.contains(&format!("_AGENTS/sessions/planned/{kb}/SESSION.md")), "{files:?}");
+    assert!(!files.iter().any(|file| file.contains("/active/")), "{files:?}");
+    assert_eq!(lab.files("main", "src"), ["src/login.rs"]);
+    assert!(!workspace.exists());
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session"]), "");
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/intersession/claims"]), "");
+
+    // The patch applies on its base to what landed, but for itself.
+    let check = lab.clone_named("check");
+    let patch = format!("_AGENTS/sessions/completed/{slug}/{slug}.patch");
+    fs::copy(check.join(&patch), lab.path().join("landed.patch")).expect("copied");
+    lab.git(&check, &["checkout", "--quiet", landed.base.as_str()]);
+    lab.git(&check, &["apply", "--index", "../landed.patch"]);
+    let differ = lab.git(&check, &["diff", "--cached", "--name-only", "origin/main"]);
+    assert_eq!(differ, patch);
+
+    let rows = bob.list(&bob.see().expect("seen")).expect("rows");
+    let states: Vec<State> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(states, [State::Planned, State::Completed]);
+}
+
+#[test]
+fn a_new_attempt_does_not_begin_with_the_branch_of_the_one_before() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Try it");
+    let workspace =
+        ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &workspace, "wrong.rs", b"wrong\n", &format!("[{slug}] feat: a wrong way"));
+    ann.abandon(&slug, "it leads nowhere").expect("abandoned");
+    assert_eq!(lab.files("main", "_AGENTS/sessions/abandoned").len(), 2);
+    assert_eq!(bob.retry(&slug).expect("planned anew"), 2);
+    for work in [&bob, &ann] {
+        let claimed = work.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        assert_eq!(claimed.record.claim.attempt, 2);
+        let workspace = claimed.workspace.expect("a workspace");
+        assert!(!workspace.join("wrong.rs").exists());
+        assert!(workspace.join(format!("_AGENTS/sessions/active/{slug}/attempts/1/worklog.md")).is_file());
+        work.release(&slug, None).expect("given back");
+    }
+    let kept = lab.git(&lab.hub(), &["for-each-ref", "--format=%(refname)", "refs/intersession/rescue"]);
+    assert!(kept.contains(slug.as_str()), "{kept}");
+}
+
+#[test]
+fn without_a_remote_everything_is_here_and_the_checkout_follows() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("alone");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let own = work(&dir);
+    fs::write(dir.join("readme.md"), "# Being changed\n").expect("written");
+    let slug = planned(&own, "Alone");
+    assert!(dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md")).is_file());
+    let workspace =
+        own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &workspace, "a.txt", b"a\n", &format!("[{slug}] feat: a"));
+    own.complete(&slug, None).expect("completed");
+    assert!(dir.join("a.txt").is_file());
+    assert!(dir.join(format!("_AGENTS/sessions/completed/{slug}/SESSION.md")).is_file());
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), " M readme.md");
+
+    // What somebody changes there stays as it is, and says so.
+    let next = planned(&own, "Another");
+    fs::write(dir.join(format!("_AGENTS/sessions/planned/{next}/SESSION.md")), "mine\n").expect("written");
+    let refused = own.unready(&next).expect_err("it would be lost");
+    assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+}

@@ -1,0 +1,14 @@
+//! Work sessions on real repositories.
+
+mod bad_input;
+mod committing;
+mod crash;
+mod health;
+mod hostile;
+mod lab;
+mod life;
+mod many;
+mod model;
+mod races;
+mod reality;
+mod setup;

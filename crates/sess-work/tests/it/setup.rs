@@ -1,0 +1,353 @@
+//! Setting a repository up, its hooks, and leaving it as it was.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use sess_work::{ClaimOptions, InitOptions, Kind, Slug, Work};
+
+use crate::lab::{Lab, planned, work};
+
+const ALL: InitOptions = InitOptions { hooks: true, scripts: true };
+
+fn write(path: &Path, text: &str, mode: u32) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+}
+
+fn refuses_in_hub(lab: &Lab, pattern: &str) {
+    let hook = format!(
+        "#!/bin/sh\nwhile read old new ref; do case $ref in {pattern}) echo 'not here' >&2; exit 1;; esac; done\n"
+    );
+    write(&lab.hub().join("hooks/pre-receive"), &hook, 0o755);
+}
+
+/// Commits in a checkout as a person does, with a `sess` of this text on the path.
+fn commit(dir: &Path, bin: &Path, message: &str) -> Output {
+    Command::new("git")
+        .args(["commit", "--quiet", "--allow-empty", "-m", message])
+        .current_dir(dir)
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("git runs")
+}
+
+fn claimed(lab: &Lab, work: &Work, title: &str) -> (Slug, PathBuf) {
+    let slug = planned(work, title);
+    let workspace =
+        work.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    lab.git(&workspace, &["status"]);
+    (slug, workspace)
+}
+
+#[test]
+fn init_lays_the_tree_once_and_touches_no_checkout() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let before = (lab.git(&dir, &["rev-parse", "HEAD"]), lab.git(&dir, &["status", "--porcelain"]));
+    let own = work(&dir);
+    let report = own.init(&ALL).expect("set up");
+    assert_eq!(report.notices, Vec::<String>::new());
+    let files = lab.git(&lab.hub(), &["ls-tree", "-r", "main", "--", "_AGENTS"]);
+    for line in [
+        "_AGENTS/knowledge/README.md",
+        "_AGENTS/sessions/SESSIONS-README.md",
+        "_AGENTS/sessions/SESSIONS-REFERENCE.md",
+        "_AGENTS/sessions/abandoned/.gitkeep",
+        "_AGENTS/sessions/planned/.gitkeep",
+        "_AGENTS/sessions/sessions.lock",
+    ] {
+        assert!(files.contains(line), "{line} in {files}");
+    }
+    assert!(
+        files.lines().any(|line| line.starts_with("100755") && line.ends_with("_bin/claim-session")),
+        "{files}"
+    );
+    assert_eq!(lab.git(&lab.hub(), &["rev-list", "--count", "main"]), "2");
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/intersession"]), "");
+    assert_eq!((lab.git(&dir, &["rev-parse", "HEAD"]), lab.git(&dir, &["status", "--porcelain"])), before);
+    assert_eq!(lab.git(&dir, &["config", "intersession.base"]), "main");
+    assert_eq!(lab.git(&dir, &["config", "intersession.remote"]), "origin");
+
+    let again = work(&dir).init(&ALL).expect("again");
+    assert_eq!((again.changed, again.notices), (vec![], vec![]));
+    assert_eq!(lab.git(&lab.hub(), &["rev-list", "--count", "main"]), "2");
+    // Nobody is told of sessions that are none.
+    assert_eq!(own.see().expect("seen").tree.odd, Vec::<String>::new());
+    assert_eq!(own.doctor(false).expect("well").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_host_that_takes_only_branches_gets_claims_as_branches() {
+    let lab = Lab::new();
+    refuses_in_hub(&lab, "refs/intersession/*");
+    let (ann, bob) = (lab.clone_named("ann"), lab.clone_named("bob"));
+    let slug = planned(&work(&ann), "Only branches");
+    let refused = work(&ann).claim(&slug, &ClaimOptions::default()).expect_err("no such refs");
+    assert_eq!(refused.kind, Kind::Rejected);
+    assert!(refused.to_string().contains("not here"), "{refused}");
+    assert!(refused.to_string().ends_with("run `sess work init`"), "{refused}");
+    let report = work(&ann).init(&ALL).expect("set up");
+    assert!(
+        report.notices.iter().any(|notice| notice.contains("refs/heads/intersession-claims")),
+        "{report:?}"
+    );
+    assert_eq!(lab.git(&ann, &["config", "intersession.claims"]), "refs/heads/intersession-claims");
+    work(&bob).init(&ALL).expect("set up");
+    work(&ann).claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let taken = work(&bob).claim(&slug, &ClaimOptions::default()).expect_err("it is Ann's");
+    assert_eq!(taken.kind, Kind::Claimed);
+    work(&ann).complete(&slug, None).expect("completed");
+    // An abandoned attempt is set aside on such a host, too.
+    let (other, _) = claimed(&lab, &work(&ann), "Another");
+    work(&ann).abandon(&other, "no").expect("abandoned");
+    assert_eq!(work(&bob).retry(&other).expect("planned anew"), 2);
+}
+
+#[test]
+fn a_protected_base_is_told_with_what_to_set() {
+    let lab = Lab::new();
+    refuses_in_hub(&lab, "refs/heads/main");
+    let dir = lab.clone_named("ann");
+    let report = work(&dir).init(&InitOptions { hooks: false, scripts: false }).expect("set up");
+    assert!(
+        report.notices.iter().any(|notice| notice.contains("`land: pr`") && notice.contains("not here")),
+        "{report:?}"
+    );
+    assert_eq!(lab.git(&dir, &["config", "intersession.base"]), "main");
+    assert!(!dir.join(".git/hooks/commit-msg").exists());
+}
+
+#[test]
+fn without_a_remote_it_says_so_and_the_checkout_follows() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("alone");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let report = work(&dir).init(&ALL).expect("set up");
+    assert!(report.notices.iter().any(|notice| notice.contains("no remote")), "{report:?}");
+    assert!(dir.join("_AGENTS/sessions/planned/.gitkeep").is_file());
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
+    assert_eq!(work(&dir).init(&ALL).expect("again").changed, Vec::<String>::new());
+    // A remote that comes later is no reason to look for claims elsewhere, unless somebody says so.
+    lab.git(&dir, &["remote", "add", "origin", "../hub.git"]);
+    let report = work(&dir).init(&ALL).expect("again");
+    assert!(report.notices[0].contains("git config intersession.remote origin"), "{report:?}");
+    assert_eq!(work(&dir).repo().remote(), None);
+}
+
+#[test]
+fn hooks_are_chained_and_restored_byte_for_byte() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let hooks = dir.join(".git/hooks");
+    let theirs = "#!/bin/sh\n# Theirs \u{e9}\necho \"theirs $*\" >> \"$(git rev-parse --git-common-dir)/seen\"\n[ ! -e \"$(git rev-parse --git-common-dir)/no\" ]\n";
+    write(&hooks.join("commit-msg"), theirs, 0o750);
+    write(&dir.join(".git/info/exclude"), "# mine\n*.o\n", 0o644);
+    let config = fs::read(dir.join(".git/config")).expect("read");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    assert_eq!(own.init(&ALL).expect("again").changed, Vec::<String>::new());
+
+    let bin = lab.path().join("bin");
+    write(
+        &bin.join("sess"),
+        "#!/bin/sh\necho \"sess $*\" >> \"$(git rev-parse --git-common-dir)/seen\"\n",
+        0o755,
+    );
+    assert!(commit(&dir, &bin, "one").status.success());
+    let seen = fs::read_to_string(dir.join(".git/seen")).expect("read");
+    assert!(seen.contains("theirs .git/COMMIT_EDITMSG\n"), "{seen}");
+    assert!(seen.contains("sess work hook commit-msg .git/COMMIT_EDITMSG\n"), "{seen}");
+    assert!(seen.contains("sess work hook pre-commit .git/index\n"), "{seen}");
+    lab.git(&dir, &["branch", "elsewhere"]);
+    let pushed = Command::new("git")
+        .args(["push", "--quiet", "origin", "elsewhere"])
+        .current_dir(&dir)
+        .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+        .status();
+    assert!(pushed.expect("git runs").success());
+    let seen = fs::read_to_string(dir.join(".git/seen")).expect("read");
+    assert!(seen.contains("sess work hook pre-push origin "), "{seen}");
+    assert!(seen.trim_end().ends_with("hub.git refs/heads/elsewhere"), "{seen}");
+
+    // What theirs refuses is refused, and what ours refuses.
+    write(&dir.join(".git/no"), "", 0o644);
+    assert!(!commit(&dir, &bin, "two").status.success());
+    fs::remove_file(dir.join(".git/no")).expect("removed");
+    write(&bin.join("sess"), "#!/bin/sh\nexit 8\n", 0o755);
+    assert!(!commit(&dir, &bin, "three").status.success());
+    // Without the program the commit passes, with a warning.
+    fs::remove_file(bin.join("sess")).expect("removed");
+    let ended = commit(&dir, &bin, "four");
+    assert!(ended.status.success());
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert!(words.contains("warning: sess is not on PATH"), "{words}");
+
+    let done = own.uninstall().expect("removed");
+    assert!(done.iter().any(|line| line.contains("commit-msg")), "{done:?}");
+    assert_eq!(fs::read_to_string(hooks.join("commit-msg")).expect("read"), theirs);
+    assert_eq!(fs::metadata(hooks.join("commit-msg")).expect("there").permissions().mode() & 0o777, 0o750);
+    let left: Vec<String> = fs::read_dir(&hooks)
+        .expect("read")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .filter(|name| !name.ends_with(".sample"))
+        .collect();
+    assert_eq!(left, ["commit-msg"]);
+    assert_eq!(fs::read_to_string(dir.join(".git/info/exclude")).expect("read"), "# mine\n*.o\n");
+    assert_eq!(fs::read(dir.join(".git/config")).expect("read"), config);
+    assert!(!dir.join(".git/intersession").exists());
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession"]), "");
+}
+
+#[test]
+fn a_directory_of_hooks_that_somebody_chose_is_respected() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["config", "core.hooksPath", "own hooks"]);
+    work(&dir).init(&ALL).expect("set up");
+    assert!(dir.join("own hooks/pre-commit").is_file());
+    assert!(!dir.join(".git/hooks/pre-commit").exists());
+    work(&dir).uninstall().expect("removed");
+    assert!(!dir.join("own hooks/pre-commit").exists());
+
+    // One that is committed is everybody's.
+    write(&dir.join("own hooks/pre-commit"), "#!/bin/sh\n", 0o755);
+    lab.git(&dir, &["add", "."]);
+    let report = work(&dir).init(&ALL).expect("set up");
+    assert!(report.notices.iter().any(|notice| notice.contains("which git tracks")), "{report:?}");
+    assert_eq!(fs::read_to_string(dir.join("own hooks/pre-commit")).expect("read"), "#!/bin/sh\n");
+}
+
+#[test]
+fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    let (slug, workspace) = claimed(&lab, &own, "Hold it");
+    let refused = own.uninstall().expect_err("it would lose its owner");
+    assert_eq!(refused.kind, Kind::WouldLoseWork);
+    assert!(refused.to_string().ends_with(&format!("run `sess work release {slug}`")), "{refused}");
+    assert!(dir.join(".git/hooks/commit-msg").exists() && workspace.exists());
+    own.release(&slug, None).expect("given back");
+    own.uninstall().expect("removed");
+}
+
+#[test]
+fn a_commit_on_a_sessions_branch_is_checked() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&lab, &own, "Check it");
+    let here = work(&workspace);
+    let message = lab.path().join("message");
+    let told = |text: &str| {
+        fs::write(&message, text).expect("written");
+        here.hook("commit-msg", &[message.display().to_string()])
+    };
+    told(&format!("[{slug}] feat: a\n")).expect("it names its session");
+    let refused = told("feat: a\n").expect_err("it names none");
+    assert_eq!(refused.kind, Kind::Policy);
+    assert!(refused.to_string().contains(&format!("[{slug}] <type>: <description>")), "{refused}");
+    // Elsewhere everybody commits as they like.
+    own.hook("commit-msg", &[message.display().to_string()]).expect("no session's branch");
+
+    let staged = |path: &str, text: &str| {
+        let file = workspace.join(path);
+        fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+        fs::remove_file(&file).ok();
+        fs::write(&file, text).expect("written");
+        lab.git(&workspace, &["add", "--force", path]);
+        let ended = here.hook("pre-commit", &[]);
+        lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+        ended
+    };
+    staged("src/a.rs", "fn a() {}\n").expect("work");
+    staged(&format!("_AGENTS/knowledge/sessions/{slug}/learnings.md"), "- a\n").expect("its own learnings");
+    let plan = format!("_AGENTS/sessions/active/{slug}/SESSION.md");
+    let refused = staged(&plan, "# Another\n").expect_err("the plan is frozen");
+    assert_eq!(refused.kind, Kind::Policy);
+    assert!(refused.to_string().contains("sess work amend"), "{refused}");
+    let refused = staged("_AGENTS/knowledge/a.md", "a\n").expect_err("it is no kb-merge session");
+    assert_eq!(refused.kind, Kind::Policy);
+    assert!(refused.to_string().contains("_AGENTS/knowledge/a.md"), "{refused}");
+
+    // A commit of some files has another index.
+    fs::create_dir_all(workspace.join("_AGENTS/knowledge")).expect("made");
+    fs::write(workspace.join("_AGENTS/knowledge/b.md"), "b\n").expect("written");
+    let index = lab.path().join("other-index");
+    let added = Command::new("git")
+        .args(["add", "_AGENTS/knowledge/b.md"])
+        .current_dir(&workspace)
+        .env("GIT_INDEX_FILE", &index)
+        .status();
+    assert!(added.expect("git runs").success());
+    here.hook("pre-commit", &[]).expect("nothing is staged in the usual one");
+    here.hook("pre-commit", &[index.display().to_string()]).expect_err("it is in the other");
+
+    // A plan that was amended is the plan.
+    let text = own.show(&slug, &own.see().expect("seen")).expect("shown").plan;
+    own.amend(&slug, Some(&format!("{text}\nMore.\n")), "more is needed").expect("amended");
+    here.hook("pre-commit", &[]).expect("amended");
+    assert_eq!(here.hook("post-commit", &[]).expect_err("none of ours").kind, Kind::Usage);
+}
+
+#[test]
+fn a_merge_of_the_base_may_bring_knowledge() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (_, workspace) = claimed(&lab, &own, "Merge it");
+    let other = lab.clone_named("other");
+    write(&other.join("_AGENTS/knowledge/a.md"), "a\n", 0o644);
+    lab.git(&other, &["add", "."]);
+    lab.git(&other, &["commit", "--quiet", "-m", "know"]);
+    lab.git(&other, &["push", "--quiet", "origin", "HEAD:main"]);
+    lab.git(&workspace, &["fetch", "--quiet", "origin"]);
+    lab.git(&workspace, &["merge", "--quiet", "--no-commit", "--no-ff", "origin/main"]);
+    work(&workspace).hook("pre-commit", &[]).expect("it is the base's");
+    fs::write(workspace.join("_AGENTS/knowledge/a.md"), "mine\n").expect("written");
+    lab.git(&workspace, &["add", "."]);
+    assert_eq!(work(&workspace).hook("pre-commit", &[]).expect_err("it is neither's").kind, Kind::Policy);
+}
+
+#[test]
+fn a_worker_who_lost_the_session_neither_commits_nor_pushes() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (slug, workspace) = claimed(&lab, &ann, "Lose it");
+    let here = work(&workspace);
+    let push = ["origin".to_owned(), "url".to_owned(), format!("refs/heads/session/{slug}")];
+    here.hook("pre-commit", &[]).expect("it is Ann's");
+    here.hook("pre-push", &push).expect("it is Ann's");
+    bob.takeover(&slug, true, Some("Ann is away"), &ClaimOptions::default()).expect("taken");
+    // No network is asked: it is known with the next look.
+    here.hook("pre-commit", &[]).expect("nobody told Ann's clone yet");
+    ann.see().expect("seen");
+    for refused in [here.hook("pre-commit", &[]), here.hook("pre-push", &push)] {
+        let refused = refused.expect_err("it is Bob's");
+        assert_eq!(refused.kind, Kind::Claimed);
+        assert!(refused.to_string().contains("User bob"), "{refused}");
+    }
+    // What was done can be brought to safety.
+    here.hook("pre-push", &["origin".to_owned(), "url".to_owned(), "refs/heads/rescued".to_owned()])
+        .expect("elsewhere");
+    let theirs = work(&bob.workspace(&slug).expect("a workspace"));
+    theirs.hook("pre-commit", &[]).expect("it is Bob's");
+    theirs.hook("pre-push", &push).expect("it is Bob's");
+}
+
+#[test]
+fn a_clone_of_its_own_has_the_hooks_too() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    own.init(&ALL).expect("set up");
+    let slug = planned(&own, "Apart");
+    let options = ClaimOptions { workspace: sess_work::Workspace::Clone, ..ClaimOptions::default() };
+    let workspace = own.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
+    assert!(workspace.join(".git/hooks/commit-msg").is_file());
+    work(&workspace).hook("pre-commit", &[]).expect("it is its own");
+}

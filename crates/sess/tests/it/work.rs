@@ -1,0 +1,400 @@
+//! `sess work …`: the real binary on real repositories, with a remote on the same disk.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::world::{Run, World};
+
+/// A remote, and clones of it.
+struct Lab {
+    world: World,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let world = World::new();
+        world.write(
+            ".gitconfig",
+            "[user]\n\tname = Ann\n\temail = ann@example.com\n[init]\n\tdefaultBranch = main\n",
+        );
+        let lab = Self { world };
+        lab.git(".", &["init", "--quiet", "--bare", "hub.git"]);
+        let ann = lab.clone_named("ann");
+        std::fs::write(ann.join("readme.md"), "# A project\n").expect("written");
+        lab.git("ann", &["add", "."]);
+        lab.git("ann", &["commit", "--quiet", "-m", "first"]);
+        lab.git("ann", &["push", "--quiet", "origin", "HEAD:main"]);
+        lab
+    }
+
+    fn clone_named(&self, name: &str) -> PathBuf {
+        self.git(".", &["clone", "--quiet", "hub.git", name]);
+        self.world.path(name)
+    }
+
+    #[track_caller]
+    fn git(&self, dir: impl AsRef<Path>, args: &[&str]) -> String {
+        let mut command = Command::new("git");
+        self.world.clean(&mut command);
+        let ended = command.args(args).current_dir(self.world.path(dir)).output().expect("git runs");
+        let run = Run::from(ended);
+        assert_eq!(run.code, 0, "git {args:?}: {run:?}");
+        run.stdout
+    }
+
+    fn run(&self, dir: impl AsRef<Path>, args: &[&str]) -> Run {
+        let mut command = self.world.command(args.iter().copied());
+        command.current_dir(self.world.path(dir)).stdin(Stdio::null()).output().expect("sess starts").into()
+    }
+
+    /// Runs `sess work …`, which has to succeed.
+    #[track_caller]
+    fn ok(&self, dir: impl AsRef<Path>, args: &[&str]) -> String {
+        let run = self.run(dir, &[&["work"], args].concat());
+        assert_eq!(run.code, 0, "{args:?}: {run:?}");
+        run.stdout
+    }
+
+    /// Runs `sess work … --json`; the answer has its version.
+    #[track_caller]
+    fn json(&self, dir: impl AsRef<Path>, args: &[&str]) -> Value {
+        let data: Value = serde_json::from_str(&self.ok(dir, &[args, &["--json"]].concat())).expect("JSON");
+        assert_eq!(data["schema_version"], 1, "{data}");
+        data
+    }
+
+    /// Runs what has to fail with this code; what is said names the next command.
+    #[track_caller]
+    fn fails(&self, dir: impl AsRef<Path>, args: &[&str], code: i32, said: &str) {
+        let run = self.run(dir, &[&["work"], args].concat());
+        run.fails(code, said);
+        let names_next = run.stderr.contains("run `") || run.stderr.contains("--help");
+        assert!(names_next, "{args:?} does not say what to run next: {run:?}");
+    }
+
+    #[track_caller]
+    fn planned(&self, title: &str) -> String {
+        let args = ["new", title, "--context", "Because.", "--criterion", "It works", "--label", "web"];
+        let slug = self.ok("ann", &args).trim().to_owned();
+        self.ok("ann", &["ready", &slug]);
+        slug
+    }
+
+    /// Claims what is planned, and commits a file in its workspace.
+    #[track_caller]
+    fn worked_on(&self, slug: &str, file: &str, text: &str) -> PathBuf {
+        let claimed = self.json("ann", &["claim", slug]);
+        let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a workspace"));
+        std::fs::write(workspace.join(file), text).expect("written");
+        self.git(&workspace, &["add", file]);
+        self.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {file}")]);
+        workspace
+    }
+}
+
+#[test]
+fn a_work_session_is_told_as_data_from_draft_to_end() {
+    let lab = Lab::new();
+    let check = |data: &Value, slug: &str, state: &str| {
+        assert_eq!((&data["slug"], &data["state"]), (&json!(slug), &json!(state)), "{data}");
+    };
+    let drafted =
+        lab.json("ann", &["new", "Add user login", "--context", "Why not", "--criterion", "It works"]);
+    let slug = drafted["slug"].as_str().expect("a slug").to_owned();
+    assert!(slug.ends_with("-add-user-login"), "{slug}");
+    check(&drafted, &slug, "drafting");
+    check(&lab.json("ann", &["ready", &slug]), &slug, "planned");
+    check(&lab.json("ann", &["unready", &slug]), &slug, "drafting");
+    let plan = "# Session: Log in\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] It works\n";
+    let file = lab.world.write("plan.md", plan);
+    let edited = lab.json("ann", &["edit", &slug, "--file", &file.to_string_lossy()]);
+    check(&edited, &slug, "drafting");
+    assert_eq!(edited["changed"], true);
+    check(&lab.json("ann", &["ready", &slug]), &slug, "planned");
+
+    let listed = lab.json("ann", &["list", "--ready"]);
+    check(&listed["workSessions"][0], &slug, "planned");
+    assert_eq!(listed["workSessions"][0]["title"], "Log in");
+
+    let claimed = lab.json("ann", &["claim", "--next"]);
+    check(&claimed, &slug, "active");
+    assert_eq!((&claimed["fence"], &claimed["resumed"]), (&json!(1), &json!(false)));
+    assert_eq!(claimed["branch"], format!("session/{slug}"));
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    assert!(workspace.is_absolute() && workspace.is_dir());
+    assert_eq!(lab.json("ann", &["claim", &slug])["resumed"], true);
+
+    // Inside the workspace nobody has to say which one.
+    let env = lab.json(&workspace, &["env"]);
+    check(&env, &slug, "active");
+    assert_eq!(env["env"]["GIT_AUTHOR_NAME"], format!("Ann ({slug})"));
+    for (verb, file) in [("log", "worklog.md"), ("plan", "active-plan.md"), ("learn", "learnings.md")] {
+        let noted = lab.json(&workspace, &[verb, "something"]);
+        check(&noted, &slug, "active");
+        assert_eq!(noted["file"], file);
+    }
+    let sub = lab.json(&workspace, &["sub", "Another form", "--new"]);
+    check(&sub, &slug, "active");
+    assert!(sub["drafted"].as_str().expect("a slug").ends_with("-another-form"));
+    check(&lab.json(&workspace, &["heartbeat"]), &slug, "active");
+    let done = lab.run(&workspace, &["work", "exec", "--", "sh", "-c", "echo $GIT_AUTHOR_NAME; exit 7"]);
+    assert_eq!((done.code, done.stdout), (7, format!("Ann ({slug})\n")));
+    let drift = lab.json(&workspace, &["drift"]);
+    check(&drift, &slug, "active");
+    for field in ["criteria", "files", "subsessions", "amendments"] {
+        assert!(!drift[field].is_null(), "{field}: {drift}");
+    }
+    check(&lab.json(&workspace, &["status"]), &slug, "active");
+    check(&lab.json(&workspace, &["show"]), &slug, "active");
+    check(&lab.json(&workspace, &["context"]), &slug, "active");
+
+    std::fs::write(workspace.join("login.txt"), "in\n").expect("written");
+    lab.git(&workspace, &["add", "login.txt"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: log in")]);
+    check(&lab.json(&workspace, &["sync"]), &slug, "active");
+    check(&lab.json(&workspace, &["land"]), &slug, "active");
+    let ended = lab.json(&workspace, &["complete", "--notes", "It went well."]);
+    check(&ended, &slug, "completed");
+    assert!(
+        ended["commit"].is_string() && ended["kb"].as_str().is_some_and(|kb| kb.starts_with("kb-")),
+        "{ended}"
+    );
+    assert_eq!(lab.git("hub.git", &["show", "main:login.txt"]), "in\n");
+
+    let other = lab.planned("Another");
+    lab.json("ann", &["claim", &other, "--no-workspace"]);
+    check(&lab.json("ann", &["release", &other, "--reason", "later"]), &other, "planned");
+    lab.json("ann", &["claim", &other, "--lease", "5"]);
+    check(&lab.json("ann", &["abandon", &other, "--reason", "never mind"]), &other, "abandoned");
+    let again = lab.json("ann", &["retry", &other]);
+    check(&again, &other, "planned");
+    assert_eq!(again["attempt"], 2);
+}
+
+#[test]
+fn every_kind_of_refusal_has_its_exit_code() {
+    let lab = Lab::new();
+    for wrong in
+        ["../x", "x", "2025-13-01-x", "2025-10-14-", "2025-10-14-x.lock", "2025-10-14-ä", "2025-10-14-a b"]
+    {
+        lab.fails("ann", &["claim", wrong], 2, "invalid slug");
+    }
+    lab.fails("ann", &["show"], 2, "this is no session's workspace");
+    lab.fails("ann", &["claim", "2025-10-14-nothing"], 3, "there is no work session");
+    lab.fails("ann", &["claim", "--next"], 3, "nothing is ready");
+    let drafted = lab.ok("ann", &["new", "Empty"]).trim().to_owned();
+    let refused = lab.run("ann", &["work", "ready", &drafted]);
+    assert!(refused.code != 0 && refused.stderr.contains("## Context"), "{refused:?}");
+
+    let slug = lab.planned("Add a form");
+    let workspace = lab.worked_on(&slug, "form.txt", "a form\n");
+    lab.clone_named("bob");
+    lab.fails("bob", &["claim", &slug], 4, "is claimed by Ann");
+    lab.fails("bob", &["takeover", &slug], 4, "it is not stale");
+    lab.fails("bob", &["log", "mine", "--slug", &slug], 4, "is not yours");
+
+    std::fs::write(workspace.join("readme.md"), "changed\n").expect("written");
+    lab.fails(&workspace, &["complete"], 5, "readme.md");
+    lab.git(&workspace, &["commit", "--quiet", "--all", "-m", &format!("[{slug}] docs: another readme")]);
+    std::fs::write(lab.world.path("bob/readme.md"), "Bob's\n").expect("written");
+    lab.git("bob", &["commit", "--quiet", "--all", "-m", "Bob's readme"]);
+    lab.git("bob", &["pull", "--quiet", "--rebase", "origin", "main"]);
+    lab.git("bob", &["push", "--quiet", "origin", "HEAD:main"]);
+    lab.fails(&workspace, &["complete"], 7, "readme.md");
+
+    let gated = lab.world.write(
+        "gated.md",
+        "---\ngates: [test]\n---\n# Gated\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n",
+    );
+    let gated = lab.ok("ann", &["new", "--from", &gated.to_string_lossy()]).trim().to_owned();
+    lab.ok("ann", &["ready", &gated]);
+    lab.worked_on(&gated, "gated.txt", "x\n");
+    lab.fails("ann", &["complete", &gated], 8, "the gate \"test\"");
+
+    let hook = lab.world.write("hub.git/hooks/pre-receive", "#!/bin/sh\necho 'not today' >&2\nexit 1\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&hook, mode).expect("marked");
+    lab.fails("ann", &["new", "Refused"], 9, "not today");
+    std::fs::remove_file(hook).expect("removed");
+
+    std::fs::rename(lab.world.path("hub.git"), lab.world.path("gone.git")).expect("moved");
+    lab.fails("ann", &["claim", &slug], 6, "cannot be reached");
+    let listed = lab.run("ann", &["work", "list"]);
+    assert!(listed.code == 0 && listed.stderr.contains("this is what it said last"), "{listed:?}");
+    lab.fails(".", &["list"], 3, "no git repository");
+}
+
+#[test]
+fn gates_are_what_the_person_wrote_and_never_what_came_with_the_repository() {
+    let lab = Lab::new();
+    let plan = "---\ngates: [test]\n---\n# Gated\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let plan = lab.world.write("plan.md", plan);
+    let slug = lab.ok("ann", &["new", "--from", &plan.to_string_lossy()]).trim().to_owned();
+    lab.ok("ann", &["ready", &slug]);
+    lab.worked_on(&slug, "a.txt", "a\n");
+    lab.world.write("ann/sess.yaml", "work: {gates: {test: 'touch ../../../canary'}}\n");
+    lab.fails("ann", &["complete", &slug], 8, "your configuration has none of that name");
+    assert!(!lab.world.path("canary").exists());
+
+    let config = lab.world.write("config.yaml", "work: {gates: {test: 'echo it broke; false'}}\n");
+    let config = config.to_string_lossy().into_owned();
+    lab.fails("ann", &["complete", &slug, "--config", &config], 8, "it broke");
+    lab.world.write("config.yaml", "work: {leaseMinutes: 90, gates: {test: 'test -f a.txt'}}\n");
+    let kept = lab.json("ann", &["claim", &slug, "--config", &config]);
+    assert_eq!(kept["resumed"], true);
+    assert_eq!(lab.json("ann", &["complete", &slug, "--config", &config])["state"], "completed");
+
+    for (wrong, said) in [
+        ("work: {leaseMinutes: 0}", "expected a number from 1 to 525600"),
+        ("work: {land: later}", "expected push, pr or none"),
+        ("work: {gates: {test: ''}}", "work.gates.test: expected a command"),
+        ("work: {kb: {state: done}}", "expected planned or drafting"),
+        ("work: {gate: {}}", "did you mean \"gates\"?"),
+    ] {
+        lab.world.write("wrong.yaml", wrong);
+        let run = lab.run(".", &["config", "check", "wrong.yaml"]);
+        assert!(run.code == 2 && run.stderr.contains(said), "{wrong}: {run:?}");
+    }
+}
+
+#[test]
+fn an_agent_without_a_shell_does_its_part_with_tools() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let call = |tool: &str, arguments: Value| -> Value {
+        let run =
+            lab.run("ann", &["tool", "call", tool, &arguments.to_string(), "--session", "s1", "--json"]);
+        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+    };
+    let listed = call("work_list", json!({ "ready": true }));
+    assert_eq!(listed["structuredContent"]["workSessions"][0]["slug"], json!(slug), "{listed}");
+    let claimed = call("work_claim", json!({}));
+    let data = &claimed["structuredContent"];
+    assert_eq!((&data["slug"], &data["state"]), (&json!(slug), &json!("active")), "{claimed}");
+    assert!(claimed["text"].as_str().is_some_and(|text| text.contains("It works")), "{claimed}");
+    let workspace = PathBuf::from(data["workspace"].as_str().expect("a path"));
+    // The claim says whose it is: another agent's session in the same clone is somebody else.
+    let shown = lab.json("ann", &["show", &slug]);
+    assert_eq!(shown["sessions"], json!(["agent:main:chat:s1"]), "{shown}");
+    let other = lab
+        .run("ann", &["tool", "call", "work_claim", &json!({ "slug": slug }).to_string(), "--session", "s2"]);
+    assert!(other.code == 1 && other.stderr.contains("is claimed by"), "{other:?}");
+
+    for kind in ["log", "plan", "sub", "learning"] {
+        let noted = call("work_note", json!({ "slug": slug, "kind": kind, "text": "a word" }));
+        assert_eq!(noted["isError"], false, "{noted}");
+    }
+    let status = call("work_status", json!({ "slug": slug }));
+    assert!(status["structuredContent"]["drift"]["criteria"].is_array(), "{status}");
+    std::fs::write(workspace.join("form.txt"), "a form\n").expect("written");
+    std::fs::write(workspace.join("readme.md"), "# With a form\n").expect("written");
+    let dirty = call("work_finish", json!({ "slug": slug, "outcome": "complete" }));
+    assert_eq!(dirty["isError"], true, "{dirty}");
+    let finish = json!({ "slug": slug, "outcome": "complete", "commitMessage": "feat: a form" });
+    let finished = call("work_finish", finish);
+    assert_eq!(finished["structuredContent"]["state"], "completed", "{finished}");
+    assert_eq!(lab.git("hub.git", &["show", "main:form.txt"]), "a form\n");
+
+    let outside = lab.run(".", &["tool", "call", "work_list"]);
+    assert!(outside.code == 1 && outside.stderr.contains("no git repository"), "{outside:?}");
+    let bad = call("work_note", json!({ "slug": "../x", "kind": "log", "text": "x" }));
+    assert_eq!(bad["isError"], true, "{bad}");
+}
+
+#[test]
+fn a_configured_agent_carries_out_a_work_session() {
+    let lab = Lab::new();
+    let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n    \
+                  toolsets: [{type: session_plan}, {type: filesystem}]\n";
+    let config = lab.world.write("agents.yaml", config);
+    let config = config.to_string_lossy().into_owned();
+    lab.world.write(
+        "replies.yaml",
+        "- {tool_calls: [{name: read_session_plan}]}\n\
+         - {when: '# Session: Add a form', tool_calls: [{name: write_file, arguments: {path: form.txt, content: a form}}]}\n\
+         - {text: The form is there.}\n",
+    );
+    let slug = lab.planned("Add a form");
+    let done = lab.json("ann", &["run", &slug, "--agent", "coder", "--yolo", "--config", &config]);
+    assert_eq!((&done["slug"], &done["state"]), (&json!(slug), &json!("completed")), "{done}");
+    assert_eq!(lab.git("hub.git", &["show", "main:form.txt"]), "a form");
+    let log = lab.git("hub.git", &["show", &format!("main:_AGENTS/sessions/completed/{slug}/worklog.md")]);
+    assert!(log.contains("coder: done. The form is there."), "{log}");
+    let sessions = lab.world.json(["list"]);
+    assert!(sessions.to_string().contains("coder"), "{sessions}");
+
+    // An agent that fails gives it back, and what it did stays on the branch.
+    let slug = lab.planned("Add another form");
+    lab.world.write(
+        "replies.yaml",
+        "- {tool_calls: [{name: write_file, arguments: {path: half.txt, content: half}}]}\n",
+    );
+    let failed =
+        lab.run("ann", &["work", "run", &slug, "--agent", "coder", "--yolo", "--config", &config, "--json"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    let data: Value = serde_json::from_str(&failed.stdout).expect("JSON");
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("planned"), &json!("failed")), "{failed:?}");
+    assert_eq!(lab.git("hub.git", &["show", &format!("session/{slug}:half.txt")]), "half");
+    let nobody = lab.run("ann", &["work", "run", &slug, "--agent", "nobody", "--config", &config]);
+    assert_eq!(nobody.code, 3, "{nobody:?}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn a_watcher_takes_what_fits_and_the_board_shows_it() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let command = "echo x > x.txt; git add x.txt; git commit --quiet -m \"[$SESSION_SLUG] feat: x\"; exit 3";
+    let watched = lab.run("ann", &["work", "watch", "--once", "--label", "web", "--exec", command]);
+    assert_eq!((watched.code, watched.stdout), (3, format!("claimed {slug}\n")));
+    let board = lab.ok("ann", &["board"]);
+    assert!(board.contains("active (1)\n  Add a form\n") && board.contains("Ann (you)"), "{board}");
+    let data = lab.json("ann", &["board"]);
+    assert_eq!(data["workSessions"][0]["slug"], json!(slug));
+}
+
+#[test]
+fn the_tools_are_served_inside_a_repository_that_has_work_sessions() {
+    let world = World::new();
+    let tools = |world: &World| crate::mcp::Server::start(world, &[]).tools();
+    assert!(!tools(&world).contains(&"work_list".to_owned()));
+    std::fs::create_dir_all(world.path(".git")).expect("made");
+    std::fs::create_dir_all(world.path("_AGENTS/sessions")).expect("made");
+    let names = tools(&world);
+    for name in ["work_list", "work_claim", "work_note", "work_status", "work_finish"] {
+        assert!(names.contains(&name.to_owned()), "{name}: {names:?}");
+    }
+}
+
+#[test]
+fn the_tutorial_works_as_written() {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/work-sessions.md"));
+    let world = World::new();
+    world.write(".gitconfig", "[user]\n\tname = Ann\n\temail = ann@example.com\n");
+    std::fs::create_dir(world.path("bin")).expect("made");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sess"), world.path("bin/sess")).expect("linked");
+    let mut script = "set -euo pipefail\n".to_owned();
+    let mut expected = Vec::new();
+    for block in page.split("```sh").skip(1) {
+        let (head, rest) = block.split_once('\n').expect("a line");
+        let text = rest.split("```").next().expect("a block");
+        let expects = head.split('"').nth(1).unwrap_or_default();
+        script += &format!("{text}\necho '@@@ the next'\n");
+        expected.push((text.to_owned(), expects.to_owned()));
+    }
+    assert!(expected.len() > 8);
+    let mut command = Command::new("bash");
+    world.clean(&mut command);
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", world.path("bin").display());
+    command.args(["-c", &script]).env("PATH", path).stdin(Stdio::null());
+    let run = Run::from(command.output().expect("bash starts"));
+    assert_eq!(run.code, 0, "{run:?}");
+    let said: Vec<&str> = run.stdout.split("@@@ the next\n").collect();
+    for ((text, expects), said) in expected.iter().zip(said) {
+        assert!(said.contains(expects), "{expects:?} is not said by {text}\n{said}\n{}", run.stderr);
+    }
+}
