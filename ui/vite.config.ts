@@ -6,6 +6,8 @@ export default defineConfig({
   base: './',
   build: {
     target: 'es2022',
+    // The first with light-dark(), which says each colour once for both themes.
+    cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
     outDir: 'dist',
     assetsDir: '.',
     sourcemap: false,
@@ -23,7 +25,7 @@ export default defineConfig({
   },
   server: {
     proxy: Object.fromEntries(
-      ['/ws', '/login', '/logout', '/attachments', '/sessions', '/runs'].map((path) => [
+      ['/ws', '/login', '/logout', '/attachments', '/sessions', '/runs', '/tokens', '/work'].map((path) => [
         path,
         { target: process.env['SESS_GATEWAY'] ?? 'http://127.0.0.1:4747', ws: path === '/ws' },
       ]),

@@ -24,9 +24,11 @@ import keys
 import kills
 import leases
 import originals
+import overload
 import plans
 import power
 import runs
+import soak
 import threats
 import together
 import waits
@@ -34,7 +36,7 @@ from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
           (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
-           runs, leases, exchanges, waits, followers, threats)}
+           runs, leases, exchanges, waits, followers, overload, soak, threats)}
 SHOWN_MAX = 5
 
 

@@ -30,6 +30,10 @@ FULL = {
     "waits": 1_000,
     "followed_cuts": 2_000,
     "forged_cursors": 400,
+    "overload_followers": 1_000,
+    "overload_s": 60,
+    "soak_s": 120,
+    "scanned_ports": 65_535,
 }
 
 TENTH = {
@@ -52,6 +56,10 @@ TENTH = {
     "waits": 100,
     "followed_cuts": 200,
     "forged_cursors": 40,
+    "overload_followers": 120,
+    "overload_s": 5,
+    "soak_s": 20,
+    "scanned_ports": 2_000,
 }
 
 LONG = {
@@ -74,6 +82,10 @@ LONG = {
     "waits": 5_000,
     "followed_cuts": 50_000,
     "forged_cursors": 5_000,
+    "overload_followers": 5_000,
+    "overload_s": 600,
+    "soak_s": 600,
+    "scanned_ports": 65_535,
 }
 
 

@@ -395,11 +395,12 @@ class Together:
         self.tasks: list[asyncio.Task] = []
         return self
 
-    def begin(self, work) -> None:
+    def begin(self, work) -> asyncio.Task:
         self.tasks.append(asyncio.create_task(work))
+        return self.tasks[-1]
 
     def has_failed(self) -> bool:
-        return any(task.done() and task.exception() for task in self.tasks)
+        return any(task.done() and not task.cancelled() and task.exception() for task in self.tasks)
 
     async def all_done(self) -> None:
         await asyncio.gather(*self.tasks)

@@ -19,9 +19,11 @@ from sess import TIMEOUT_S, Sess, must_not_crash
 class Gateway:
     """The process, on a port of its own that is another one after each start."""
 
-    def __init__(self, sess: Sess, *arguments):
+    def __init__(self, sess: Sess, *arguments, within: tuple = (), is_local: bool = True):
         self.sess = sess
-        self.process = sess.start("serve", "--listen", "127.0.0.1:0", "--json", *arguments, stdin=subprocess.DEVNULL,
+        if is_local:
+            arguments = ("--listen", "127.0.0.1:0", *arguments)
+        self.process = sess.start("serve", "--json", *arguments, within=within, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.err = b""
         self._talk = threading.Thread(target=self._drain, daemon=True)
@@ -55,6 +57,9 @@ class Gateway:
         self._talk.join()
         self.sess.lab.ended(self.process)
         err = self.err.decode(errors="replace")
+        token = self.sess.home / "token"
+        if token.exists() and token.read_text().strip() in err:
+            raise Broken(f"the owner's token is in what sess serve said, on {self.sess.home}")
         if "panicked" in err:
             raise Broken(f"sess serve panicked: {err[-600:]}")
         if self.process.returncode != code:
@@ -126,6 +131,8 @@ class Frames:
     def __init__(self):
         self._raw, self._message = b"", b""
         self._is_open = False
+        # Questions whether this side is there, which are to be answered.
+        self.pings = 0
 
     @staticmethod
     def request(port: int) -> bytes:
@@ -146,6 +153,11 @@ class Frames:
             head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
         return head + bytes(4) + text
 
+    def pongs(self) -> bytes:
+        """Returns the answers to what was asked since the last time."""
+        asked, self.pings = self.pings, 0
+        return self.write(b"", opcode=10) * asked
+
     def feed(self, data: bytes) -> list[dict | None]:
         """Returns the messages that are whole now; `None` is the end."""
         self._raw += data
@@ -161,6 +173,8 @@ class Frames:
             is_last, opcode, payload, at = frame
             if opcode == 8:
                 whole.append(None)
+            elif opcode == 9:
+                self.pings += 1
             elif opcode in (0, 1):
                 self._message += payload
                 if is_last:

@@ -57,9 +57,10 @@ class Sess:
         self.home = home
         self.env = env or {}
 
-    def start(self, *arguments, env: dict | None = None, **options) -> subprocess.Popen:
+    def start(self, *arguments, env: dict | None = None, within: tuple = (), **options) -> subprocess.Popen:
+        """Starts it; `within` is a command that gives it other surroundings."""
         full = environment(self.lab, self.home, self.env | (env or {}))
-        return self.lab.start([self.lab.binary, *arguments], env=full, **options)
+        return self.lab.start([*within, self.lab.binary, *arguments], env=full, **options)
 
     def run(self, *arguments, env: dict | None = None, timeout_s: float = TIMEOUT_S,
             may_be_killed: bool = False) -> Done:

@@ -3,27 +3,33 @@
 Every address is asked with tokens in all the places where they belong and where they do
 not, while everything is logged; afterwards no token is found anywhere. Bodies, frames and
 headers without end must cost little memory, and others must not notice. By default, and
-whatever is asked for without TLS, nothing but this machine is listened to.
+whatever is asked for without TLS, nothing but this machine is listened to: seen from another
+network, no port is open.
 """
 
 import base64
 import collections
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import socket
-import threading
+import subprocess
+import sys
+import tempfile
 import time
 import urllib.parse
 
 from gateway import Frames, Gateway
-from lab import Broken, Lab
+from lab import Broken, Lab, Skipped
 from material import Transcript
 from sess import Sess
 
 NAME = "threats"
+METER = pathlib.Path(__file__).with_name("meter.py")
 MIB = 1 << 20
 GROWTH_KIB_MAX = 32 * 1024
 # Whoever asks beside the bombs waits at most this long.
@@ -35,14 +41,17 @@ MANY = 100_000
 
 def run(lab: Lab) -> str:
     tally = collections.Counter()
-    for attack in (canary, bombs, listeners):
+    skipped = ""
+    for attack in (canary, bombs, listeners, scan):
         try:
             attack(lab, tally)
         except Broken as broken:
             lab.found(str(broken))
+        except Skipped as reason:
+            skipped = f", {attack.__name__} skipped: {reason}"
     return (f"T6 T16 T23 threats: {tally['looked_at']:,} places searched for {tally['tokens']} tokens, "
             f"{tally['bombs']:,} bombs for {tally['growth_kib'] / 1024:.1f} MB of memory, "
-            f"{tally['slowest_ms']} ms the longest that others waited, {tally['listeners']} ways to listen, {{lost}}")
+            f"{tally['slowest_ms']} ms the longest that others waited, {tally['listeners']} ways to listen, {tally['ports']:,} ports seen from another network{skipped}, {{lost}}")
 
 
 def stage(lab: Lab, name: str, env: dict | None = None) -> tuple[Sess, str]:
@@ -137,6 +146,14 @@ def everything(port: int, tokens: dict[str, str]):
                 # An address is repeated to whoever sent it, and so is a message that was refused.
                 if address == filled and status < 400 and "/login" not in path:
                     yield f"{method} {path} with the {kind} token", answer
+                # With the token where it belongs, no answer has it, whatever is wrong with the rest.
+                for wrong in ("{", json.dumps({"x": [1]}), "\0"):
+                    elsewhere = re.sub(r"\{\w+\}", "nobody", filled)
+                    headers = {"Cookie": f"sess={token}", "Last-Event-ID": "none"}
+                    body_of = wrong if method in ("POST", "PUT") else None
+                    if (method, path) != ("POST", "/logout"):
+                        _, answer = ask(port, method, f"{elsewhere}?limit=x", token, body_of, headers)
+                        yield f"{method} {path} with {wrong!r} and the {kind} token", answer
                 for wrong in (f"{address}?token={token}", f"{address}?access_token={token}&limit=x"):
                     ask(port, method, wrong, None, body)
                 ask(port, method, address, f"{token}x", body)
@@ -151,7 +168,8 @@ def talk(port: int, token: str) -> str:
     frames = [{"method": "connect", "params": {"minProtocol": 1, "maxProtocol": 1, "auth": {"token": token},
                                                "client": {"id": "canary", "version": "1"}}},
               {"method": "sessions.list", "params": {}},
-              {"method": "sessions.messages.subscribe", "params": {"key": "threatened", "fromSeq": 0}}]
+              {"method": "chat.history", "params": {"sessionKey": "threatened"}},
+              {"method": "sessions.messages.subscribe", "params": {"key": "threatened"}}]
     told = b""
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as stream:
         stream.sendall(Frames.request(port))
@@ -174,7 +192,7 @@ def bombs(lab: Lab, tally: collections.Counter) -> None:
         for _ in range(50):
             ask(port, "GET", "/sessions/threatened/history", token)
         before = memory_kib(pid, "VmRSS")
-        others = Others(port, token)
+        others = Others(gateway, token)
         for throw in BOMBS:
             lab.each([throw] * TOGETHER, lambda throw: throw(port, token), workers=TOGETHER)
             growth = memory_kib(pid, "VmHWM") - before
@@ -200,29 +218,25 @@ def memory_kib(pid: int, name: str) -> int:
 
 
 class Others:
-    """Asks for a page again and again, and takes the time."""
+    """Somebody who asks for a page again and again, and takes the time."""
 
-    def __init__(self, port: int, token: str):
-        self.slowest, self.is_over, self.failed = 0.0, threading.Event(), ""
-        self.thread = threading.Thread(target=self._ask, args=(port, token), daemon=True)
-        self.thread.start()
-
-    def _ask(self, port: int, token: str) -> None:
-        while not self.is_over.wait(0.01):
-            begun = time.monotonic()
-            try:
-                status, answer = ask(port, "GET", "/sessions/threatened/history?limit=20", token)
-                self.failed = self.failed or ("" if status == 200 else answer)
-            except OSError as error:
-                self.failed = self.failed or repr(error)
-            self.slowest = max(self.slowest, time.monotonic() - begun)
+    def __init__(self, gateway: Gateway, token: str):
+        self.lines = tempfile.TemporaryFile()
+        self.process = gateway.sess.lab.start(
+            [sys.executable, METER, gateway.process.pid, gateway.port, "/sessions/threatened/history?limit=20", os.devnull],
+            stdin=subprocess.PIPE, stdout=self.lines, stderr=subprocess.PIPE)
+        self.lab = gateway.sess.lab
+        self.process.stdin.write(f"{token}\n".encode())
+        self.process.stdin.flush()
 
     def end(self) -> float:
-        self.is_over.set()
-        self.thread.join()
-        if self.failed:
-            raise Broken(f"somebody was refused while bombs came: {self.failed[:300]}")
-        return self.slowest
+        """Returns how long the longest took, in seconds."""
+        if self.process.poll() is not None:
+            raise Broken(f"somebody was refused while bombs came: {self.process.stderr.read().decode()[:300]}")
+        self.lab.kill(self.process)
+        self.lab.ended(self.process)
+        self.lines.seek(0)
+        return max(json.loads(line)["history"] for line in self.lines if line.endswith(b"\n")) / 1000
 
 
 def pour(port: int, head: bytes, pieces, wait_s: float = 2.0) -> bytes:
@@ -357,6 +371,83 @@ def listeners(lab: Lab, tally: collections.Counter) -> None:
                 raise Broken(f"sess serve on {address} ended with {done.code}: {done.told[:300]}")
     tally["listeners"] += 1
     lab.remove(sess.home)
+
+
+def scan(lab: Lab, tally: collections.Counter) -> None:
+    """Looks for open ports from another network, into one that the gateway runs in."""
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        raise Skipped("another network needs root and iproute2")
+    sess, token = stage(lab, "scan")
+    with network(lab) as (inside, outside):
+        for arguments, expected in ((("--listen", "127.0.0.1:0"), 0), ((), 0), (("--listen", "[::1]:0"), 0),
+                                    (("--listen", "0.0.0.0:0", "--insecure"), 1)):
+            gateway = Gateway(sess, *arguments, within=("ip", "netns", "exec", inside), is_local=False)
+            # Its own is among them, whatever others there are.
+            some = lab.rng(NAME, "ports").sample(PORTS, lab.figures.scanned_ports)
+            ports = [gateway.port, *(port for port in some if port != gateway.port)]
+            try:
+                opened = json.loads(subprocess.run(
+                    ["ip", "netns", "exec", outside, sys.executable, "-c", SCANNER, INSIDE, token],
+                    input=json.dumps(ports).encode(), check=True, capture_output=True, timeout=SCAN_S).stdout)
+            finally:
+                gateway.stop()
+            tally["ports"] += len(ports)
+            if len(opened) != expected:
+                raise Broken(f"sess serve {' '.join(arguments)} has open ports: {opened}")
+            for port, statuses in opened.items():
+                # Who listens wide on purpose still lets nobody in without a token.
+                if port != str(gateway.port) or statuses != [401, 401, 403, 200]:
+                    raise Broken(f"sess serve {' '.join(arguments)} at {port} answers a stranger with {statuses}")
+    lab.remove(sess.home)
+
+
+PORTS = range(1, 65_536)
+SCAN_S = 300
+# An address of its own kind, which no real network has.
+INSIDE, OUTSIDE = "192.0.2.1", "192.0.2.2"
+# Tells what is open, and what is answered there: without a token, with a wrong one, for another host, and with it.
+SCANNER = """
+import http.client, json, socket, sys
+address, token = sys.argv[1:]
+opened = {}
+for port in json.load(sys.stdin):
+    with socket.socket() as probe:
+        probe.settimeout(2)
+        if probe.connect_ex((address, port)) == 0:
+            opened[port] = []
+for port, statuses in opened.items():
+    for headers in ({}, {"Authorization": "Bearer x"}, {"Host": "evil.example", "Authorization": "Bearer " + token},
+                    {"Authorization": "Bearer " + token}):
+        connection = http.client.HTTPConnection(address, port, timeout=10)
+        connection.request("GET", "/sessions", headers=headers)
+        statuses.append(connection.getresponse().status)
+        connection.close()
+print(json.dumps(opened))
+"""
+
+
+@contextlib.contextmanager
+def network(lab: Lab):
+    """Two networks with a wire between them, apart from those of the machine; gives their names."""
+    names = [f"sess-{os.getpid()}-{side}" for side in ("in", "out")]
+
+    def ip(*arguments: str) -> None:
+        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Skipped(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", names[0], "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", names[1])
+        for name, address in zip(names, (INSIDE, OUTSIDE)):
+            ip("-n", name, "address", "add", f"{address}/24", "dev", "wire")
+            ip("-n", name, "link", "set", "wire", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
 def own_address() -> str:

@@ -163,6 +163,7 @@ export const PLAN_2 = PLAN('- [ ] Measure 1 and 64 callers against a bare writer
 export const SCRIPT = [
   { agent: 'root', when: 'good evening', text: 'Good evening. **Markdown** works, and so does `code`:\n\n```ts\nconst answer = 42;\n```' },
   { agent: 'root', when: 'take your time', delay_ms: 60_000, text: 'That took a while.' },
+  { agent: 'root', when: 'take more time', delay_ms: 60_000, text: 'That took longer.' },
   { agent: 'root', when: 'ask the reviewer', tool_calls: [{ name: 'sessions_spawn', arguments: { task: 'Review the writer.', agentId: 'reviewer', label: 'writer review' } }] },
   { agent: 'reviewer', when: 'Review the writer', text: 'The writer is fine.', usage: { input: 900, output: 40, cacheRead: 0, cacheWrite: 0 } },
   { agent: 'planner', when: 'Plan it', text: 'I write the plan.', tool_calls: [{ name: 'write_session_plan', arguments: { content: PLAN_1 } }] },

@@ -93,6 +93,8 @@ test('the list shows sessions, searches while typing, and filters', async ({ pag
   await page.getByRole('searchbox', { name: 'Search sessions' }).fill('full disk');
   await expect(page.locator('.session-row')).toHaveCount(1);
   await expect(page.locator('.session-row')).toContainText('Make the importer survive a full disk');
+  await expect(page.locator('.session-row')).toContainText('16 messages');
+  await expect(page.locator('.session-row-words')).toHaveText(/^It is cleared now, and the summary follows/);
   await page.getByRole('searchbox').fill('no such session anywhere');
   await expect(page.getByRole('heading', { name: 'Nothing found' })).toBeVisible();
   await look(page, 'sessions-nothing');
@@ -115,7 +117,7 @@ test('titles cannot hide anything', async ({ page }) => {
 
 test('a transcript shows who said what', async ({ page }) => {
   await open(page, `#/s/${MAIN}`);
-  await expect(page.getByText('It is cleared now')).toBeVisible();
+  await expect(words(page, 'It is cleared now')).toBeVisible();
   await look(page, 'transcript');
   await page.locator('.transcript').evaluate((element) => (element.scrollTop -= 700));
   // The words of another session look different, say where they come from, and lead there.
@@ -147,7 +149,7 @@ test('tool calls are folded, and open with arguments and result', async ({ page 
 
 test('markup in messages stays text', async ({ page }) => {
   await open(page, `#/s/${ODD}`);
-  await expect(page.getByText('That is only text.')).toBeVisible();
+  await expect(words(page, 'That is only text.')).toBeVisible();
   await expect(page.locator('.transcript img')).toHaveCount(0);
   expect(await page.locator('.transcript a[href^="javascript"]').count()).toBe(0);
   expect(await page.title()).toContain('Intersession');
@@ -167,6 +169,20 @@ test('a new session gets its reply', async ({ page }) => {
   await expect(page.locator('article.agent').getByText('Markdown', { exact: true })).toBeVisible();
   await expect(page.locator('.code').getByText('const')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Stop' })).toBeHidden();
+  // A reply that just ends says nothing about its end.
+  await expect(page.getByText('Stopped:')).toHaveCount(0);
+});
+
+test('the list says what was said last, while it is said', async ({ page }) => {
+  test.skip(isPhone(), 'a phone shows one pane at a time');
+  await begin(page, 'reviewer', 'first');
+  await expect(words(page, 'All right.')).toHaveCount(1);
+  const row = page.locator('.session-row.current');
+  await expect(row).toContainText('2 messages');
+  await expect(row.locator('.session-row-words')).toHaveText('All right.');
+  await composer(page).fill('once more');
+  await composer(page).press('Enter');
+  await expect(row).toContainText('4 messages');
 });
 
 test('messages are sent with Enter, and a draft is kept', async ({ page }) => {
@@ -194,6 +210,31 @@ test('a run is stopped with Escape, and what was queued is seen', async ({ page 
   await look(page, 'composer-running');
   await composer(page).press('Escape');
   await expect(page.getByRole('button', { name: 'Stop' })).toBeHidden();
+  // How it ended stays where it ended.
+  const outcome = page.locator('.outcome');
+  await expect(outcome).toHaveText('The run was cancelled.');
+  await composer(page).fill('good evening');
+  await composer(page).press('Enter');
+  await expect(words(page, 'Markdown')).toBeVisible();
+  await expect(outcome).toHaveText('The run was cancelled.');
+  const rows = await page.locator('.transcript article').evaluateAll((all) => all.map((one) => one.className));
+  expect(rows.findIndex((name) => name.includes('outcome'))).toBeLessThan(rows.findLastIndex((name) => name.includes('person')));
+  await look(page, 'transcript-outcome');
+});
+
+test('what runs is not called aborted for what ran before', async ({ page }) => {
+  test.skip(isPhone(), 'a phone shows one pane at a time');
+  await begin(page, 'root', 'take your time');
+  const row = page.locator('.session-row.current');
+  await expect(row.locator('.dot.running')).toBeVisible();
+  await composer(page).press('Escape');
+  await expect(row).toContainText('aborted');
+  await composer(page).fill('take more time');
+  await composer(page).press('Enter');
+  await expect(row.locator('.dot.running')).toBeVisible();
+  await expect(row).not.toContainText('aborted');
+  await composer(page).press('Escape');
+  await expect(row).toContainText('aborted');
 });
 
 test('files are attached', async ({ page }) => {
@@ -204,6 +245,52 @@ test('files are attached', async ({ page }) => {
   await look(page, 'composer-attached');
   await composer(page).fill('see the notes');
   await composer(page).press('Enter');
+  await expect(page.locator('article.person').last()).toContainText('see the notes');
+  // The file is a file, not what the person said.
+  const file = page.locator('article.person details').last();
+  await expect(file).toContainText('notes.txt');
+  await expect(file.getByText('remember the milk')).toBeHidden();
+  await file.locator('summary').click();
+  await expect(file.getByText('remember the milk')).toBeVisible();
+  await look(page, 'transcript-file');
+});
+
+/** Drops a file on an element; tells whether the page kept the browser from opening it. */
+const drop = (page: Page, target: string) =>
+  page.locator(target).first().evaluate((element) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File(['remember the milk'], 'dropped.txt', { type: 'text/plain' }));
+    const fire = (name: string) => element.dispatchEvent(new DragEvent(name, { dataTransfer, bubbles: true, cancelable: true }));
+    return [fire('dragover'), fire('drop')].every((goesOn) => !goesOn);
+  });
+
+test('a file is attached wherever it is dropped, and never opened', async ({ page }) => {
+  await open(page, `#/s/${MAIN}/plan`);
+  await expect(page.getByRole('heading', { name: 'No plan yet' })).toBeVisible();
+  expect(await drop(page, '.pane')).toBe(true);
+  await expect(page.getByLabel('Attached files')).toContainText('dropped.txt');
+  expect(await drop(page, '.head')).toBe(true);
+  await expect(page.getByLabel('Attached files').getByText('dropped.txt')).toHaveCount(2);
+  await page.goto(`${gateway.url}/#/settings`);
+  await expect(page.getByText('Approve plans or ask for changes')).toBeVisible();
+  expect(await drop(page, '.settings')).toBe(true);
+  await expect(page.getByRole('alert')).toContainText('Open a session first');
+});
+
+test('a file that is refused can be taken off, and the rest is sent', async ({ page }) => {
+  await begin(page, 'reviewer', 'first');
+  // An upload that the gateway has forgotten by the time it is sent.
+  const gone = { id: 'forgotten', name: 'notes.txt', mimeType: 'text/plain', sizeBytes: 3 };
+  await page.route('**/attachments*', (route) => route.fulfill({ status: 201, json: gone }));
+  await page.locator('input[type=file]').setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('abc') });
+  await composer(page).fill('see the notes');
+  await composer(page).press('Enter');
+  const sent = page.locator('.sent');
+  await expect(sent.getByRole('alert')).toContainText('no uploaded file');
+  await look(page, 'composer-refused');
+  await sent.getByRole('button', { name: 'Remove notes.txt' }).click();
+  await sent.getByRole('button', { name: 'Send again' }).click();
+  await expect(sent).toHaveCount(0);
   await expect(page.locator('article.person').last()).toContainText('see the notes');
 });
 
@@ -219,6 +306,11 @@ test('a plan is reviewed: changes asked for, compared, approved', async ({ page 
   await look(page, 'plan-note');
   await page.getByRole('button', { name: 'Request changes', exact: true }).click();
   await expect(page.locator('.state')).toContainText('Changes requested');
+  await expect(page.getByLabel('Note of the review')).toContainText('Be more precise about the measurement.');
+  await expect(page.getByRole('button', { name: 'Approve' })).toBeDisabled();
+  await expect(page.getByRole('button', { name: 'Request changes…' })).toBeDisabled();
+  await expect(page.locator('.review-about')).toContainText('Changes to revision 1 are requested');
+  await look(page, 'plan-requested');
   await tab(page, 'Transcript').click();
   await composer(page).fill('Make it more precise');
   await composer(page).press('Enter');
@@ -265,11 +357,40 @@ test('a decision about an outdated plan is refused honestly', async ({ page }) =
   await expect(page.locator('.diff-line.added')).toContainText('in the same run');
 });
 
+test('a decision that came second says so', async ({ page }) => {
+  let stale = false;
+  await page.routeWebSocket(/\/ws$/, (route) => {
+    const server = route.connectToServer();
+    server.onMessage((message) => {
+      if (!stale || typeof message !== 'string' || !/"type":\s*"event"/.test(message)) route.send(message);
+    });
+  });
+  await begin(page, 'planner', 'Plan it, please');
+  await page.getByText('The plan waits for you.').click();
+  await expect(page.getByRole('button', { name: 'Approve' })).toBeEnabled();
+  stale = true;
+  const other = await page.context().newPage();
+  await other.goto(page.url());
+  await other.getByRole('button', { name: 'Approve' }).click();
+  await expect(other.locator('.state')).toHaveText('Approved');
+  await other.close();
+  await page.getByRole('button', { name: 'Request changes…' }).click();
+  await page.getByRole('button', { name: 'Request changes', exact: true }).click();
+  await expect(page.locator('.conflict')).toContainText('decided in another place meanwhile: the plan is “Approved”');
+  await expect(page.getByRole('button', { name: 'Request changes', exact: true })).toBeHidden();
+});
+
 test('runs are a tree, and can be cancelled', async ({ page }) => {
   await begin(page, 'root', 'ask the reviewer');
   await tab(page, 'Runs').click();
   await expect(page.locator('tr.run.depth-1').first()).toContainText('writer review');
   await look(page, 'runs-session');
+  // The report on it keeps its lines.
+  await tab(page, 'Transcript').click();
+  const report = page.locator('article.peer .report');
+  await expect(report.locator('dt')).toHaveText(['Status', 'Result', 'Notes', 'Stats']);
+  await expect(report.locator('dd').nth(1)).toHaveText('The writer is fine.');
+  await look(page, 'transcript-report');
   await begin(page, 'root', 'take your time');
   await page.goto(`${gateway.url}/#/runs`);
   const running = page.locator('tr.run.running').first();
@@ -298,6 +419,33 @@ test('settings: theme, rights, signing out', async ({ page }) => {
   await expect(page.getByLabel('Token')).toBeVisible();
 });
 
+test('tokens are made, listed and revoked', async ({ page }) => {
+  await open(page, '#/settings');
+  await page.getByRole('button', { name: 'New token…' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New token' });
+  await dialog.getByLabel('Label').fill('dashboard');
+  await dialog.getByLabel('For', { exact: true }).selectOption('planner');
+  await expect(dialog.getByLabel('review')).toBeDisabled();
+  await dialog.getByLabel('Expires').selectOption({ label: 'In a week' });
+  await look(page, 'token-new');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  const secret = await page.getByLabel('Token', { exact: true }).inputValue();
+  expect(secret).toMatch(/^sess_/);
+  const list = () => page.request.get(`${gateway.url}/sessions`, { headers: { Authorization: `Bearer ${secret}`, Cookie: '' } });
+  await page.getByRole('button', { name: 'Done' }).click();
+  const row = page.locator('.tokens tr').filter({ hasText: 'dashboard' });
+  await expect(row).toContainText('read');
+  await expect(row).toContainText('planner');
+  await look(page, 'tokens');
+  expect((await list()).status()).toBe(200);
+  await row.getByRole('button', { name: 'Revoke dashboard' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await expect(row).toHaveCount(0);
+  expect((await list()).status()).toBe(401);
+  await page.getByRole('button', { name: /^Show \d+ that no longer/ }).click();
+  await expect(row).toContainText('revoked');
+});
+
 test('dark: the transcript can be read', async ({ page }) => {
   await page.emulateMedia({ colorScheme: 'dark' });
   await open(page, `#/s/${MAIN}/9`);
@@ -307,11 +455,14 @@ test('dark: the transcript can be read', async ({ page }) => {
 
 test('who may only read finds no button that would be refused', async ({ page }) => {
   await open(page, `#/s/${MAIN}`, await gateway.readToken());
-  await expect(page.getByText('It is cleared now')).toBeVisible();
+  await expect(words(page, 'It is cleared now')).toBeVisible();
   await expect(composer(page)).toBeDisabled();
   await expect(composer(page)).toHaveAttribute('placeholder', /no “write” right/);
   await expect(page.getByRole('button', { name: 'More' })).toBeHidden();
   await look(page, 'read-only');
+  await page.goto(`${gateway.url}/#/settings`);
+  await expect(page.getByText('Approve plans or ask for changes')).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Tokens' })).toHaveCount(0);
 });
 
 test('a lost connection is said, and everything comes back', async ({ page }) => {
@@ -351,7 +502,7 @@ test('a message of another window arrives, and does not move what is read', asyn
   await other.close();
   expect((await row.boundingBox())!.y).toBeCloseTo(before!.y, 0);
   await page.getByRole('button', { name: /\d new/ }).click();
-  await expect(page.getByText('good evening from another window')).toBeVisible();
+  await expect(words(page, 'good evening from another window')).toBeVisible();
 });
 
 test('an address leads to a message far back', async ({ page }) => {
@@ -402,14 +553,25 @@ test('everything can be done with keys', async ({ page }) => {
   await page.keyboard.press('g');
   await page.keyboard.press('p');
   await expect(page).toHaveURL(/\/plan$/);
+  await expect(page.getByRole('heading', { name: 'Plan', exact: true })).toBeFocused();
+  await page.keyboard.press('g');
+  await page.keyboard.press('u');
+  await expect(page.getByRole('heading', { name: 'Runs', exact: true })).toBeFocused();
   await page.keyboard.press('g');
   await page.keyboard.press('t');
-  await page.locator('.transcript').focus();
+  await expect(page.locator('.transcript')).toBeFocused();
   await page.keyboard.press('k');
   await expect(page.locator('.transcript article:focus')).toHaveCount(1);
   await page.keyboard.press('i');
   await expect(composer(page)).toBeFocused();
   await page.keyboard.press('Escape');
+  await page.keyboard.press('c');
+  await expect(page.getByLabel('First message')).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(page.getByLabel('First message')).not.toBeFocused();
+  await page.keyboard.press('g');
+  await page.keyboard.press('r');
+  await expect(page.getByRole('heading', { name: 'Runs', exact: true })).toBeFocused();
   await page.keyboard.press('?');
   await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
   await look(page, 'keys');

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { CONFIG, SCRIPT, type Seed } from './fixture';
 
-const run = promisify(execFile);
+const execute = promisify(execFile);
 
 export interface Gateway {
   /** Where it listens, without a slash at the end. */
@@ -17,10 +17,16 @@ export interface Gateway {
   token: string;
   /** Makes a token that may only read. */
   readToken: () => Promise<string>;
+  /** Runs a program in a directory, with the environment of the gateway; returns what it prints. */
+  run: Run;
   stop: () => Promise<void>;
 }
 
-export async function start(seeds: Seed[]): Promise<Gateway> {
+/** Runs `sess`, or another program by its name, in a directory. */
+export type Run = (cwd: string, program: 'sess' | 'git', ...args: string[]) => Promise<string>;
+
+/** With `prepare`, the gateway is started in the directory that it returns. */
+export async function start(seeds: Seed[], prepare?: (directory: string, run: Run) => Promise<string>): Promise<Gateway> {
   const directory = await mkdtemp(join(tmpdir(), 'sess-ui-'));
   const home = join(directory, 'home');
   await mkdir(home, { mode: 0o700 });
@@ -38,15 +44,19 @@ export async function start(seeds: Seed[]): Promise<Gateway> {
   if (!sess) throw new Error('set SESS to the sess binary');
   // Nothing of the machine's own configuration, and no sign that an agent is calling.
   const env = { PATH: process.env['PATH'], HOME: directory, SESS_HOME: home, XDG_CONFIG_HOME: join(directory, 'config'), TZ: 'UTC' };
-  const call = async (...args: string[]) => (await run(sess, args, { env, maxBuffer: 1 << 24, cwd: directory })).stdout.trim();
+  const run: Run = async (cwd, program, ...args) =>
+    (await execute(program === 'sess' ? sess : program, args, { env, maxBuffer: 1 << 24, cwd })).stdout.trim();
+  const call = (...args: string[]) => run(directory, 'sess', ...args);
 
   for (let at = 0; at < files.length; at += 500) await call('import', ...files.slice(at, at + 500));
-  const gateway = spawn(sess, ['serve', '--config', config, '--listen', '127.0.0.1:0'], { env, cwd: directory });
+  const cwd = prepare ? await prepare(directory, run) : directory;
+  const gateway = spawn(sess, ['serve', '--config', config, '--listen', '127.0.0.1:0'], { env, cwd });
   const url = await address(gateway);
   return {
     url,
     token: await call('token'),
     readToken: async () => (JSON.parse(await call('token', 'create', '--scope', 'read', '--json')) as { secret: string }).secret,
+    run,
     stop: async () => {
       const ended = new Promise((resolve) => gateway.once('exit', resolve));
       gateway.kill('SIGTERM');

@@ -27,9 +27,10 @@ const WALLS: &[Wall] = &[
     Wall { name: "sess-store", uses: &["sess-core"], tests_use: &[] },
     Wall { name: "sess-agent", uses: &["sess-core"], tests_use: &["stub-models"] },
     Wall { name: "sess-protocol", uses: &[], tests_use: &[] },
+    Wall { name: "sess-work", uses: &["sess-core"], tests_use: &[] },
     Wall {
         name: "sess-app",
-        uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent"],
+        uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent", "sess-work"],
         tests_use: &["stub-models"],
     },
     // Its tests are the other process that appends while somebody follows, and the models that answer.
@@ -41,7 +42,7 @@ const WALLS: &[Wall] = &[
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {
         name: "sess",
-        uses: &["sess-core", "sess-protocol", "sess-app", "sess-server", "sess-agent"],
+        uses: &["sess-core", "sess-protocol", "sess-app", "sess-server", "sess-agent", "sess-work"],
         tests_use: &["sess-store", "stub-models"],
     },
     // It stands in for the world outside, so it knows nothing of ours.

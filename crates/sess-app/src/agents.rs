@@ -130,6 +130,14 @@ pub struct Request {
     pub idempotency_key: Option<String>,
 }
 
+impl Request {
+    /// Returns what tells an agent of a review, and nothing else.
+    pub fn review(session: NewSession, review: crate::Review) -> Self {
+        let crate::Review { agent, note, .. } = review;
+        Self { session, agent, text: String::new(), from: None, note: Some(note), idempotency_key: None }
+    }
+}
+
 impl App {
     pub fn agents(&self, setup: AgentsSetup) -> Agents {
         let inner = Inner {
@@ -314,8 +322,9 @@ impl Agents {
                 id = request.session.id
             )));
         }
+        let id = RunId::new(app.random());
         let mut messages: Vec<NewMessage> = Vec::new();
-        let mut add = |body: Body| messages.push(NewMessage { id: MessageId::new(at, app.random()), body });
+        let mut add = |body: Body| messages.push(app.new_message(&id, body));
         let parts = ["run", request.session.id.as_str(), request.agent.as_str(), &request.text];
         let key = request_key(request.idempotency_key.as_deref(), &parts)?;
         let mut session = request.session;
@@ -337,7 +346,6 @@ impl Agents {
             });
             add(said);
         }
-        let id = RunId::new(app.random());
         Ok(NewRun {
             session,
             agent: request.agent,

@@ -1,5 +1,7 @@
 //! The web chat: a person's message into a session, and the words that a session has for it.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source,
@@ -39,7 +41,8 @@ const MESSAGES_LOOKED_AT: usize = 200;
 pub struct Chat {
     pub to: ChatTo,
     pub message: String,
-    pub files: Vec<ChatFile>,
+    /// Shared: whoever names one of them a thousand times costs no more than whoever names it once.
+    pub files: Vec<Arc<ChatFile>>,
     /// The same name is the same run.
     pub idempotency_key: Option<String>,
     pub through: Through,
@@ -112,9 +115,9 @@ impl App {
             target.facts.delivery = Some(webchat.clone());
         }
         let ask = SendMessage { message: chat.message, ..SendMessage::default() };
-        let mut new = self.new_send(caller, &outlook, target, &ask, None)?;
+        let mut new = self.new_send(caller, &outlook, target, &ask, None).await?;
         new.key = key;
-        if let Some(said) = new.messages.first_mut() {
+        if let Some(said) = new.messages.last_mut() {
             said.body.content.extend(blocks);
             said.body.content.retain(|block| !matches!(block, Block::Text { text } if text.is_empty()));
         }
@@ -128,6 +131,11 @@ impl App {
         let key = outlook.configured.shown(&key.ok_or_else(none)?);
         let (is_new, has_ended) = (run.id == id, run.state.has_ended());
         Ok(Chatted { run: run.id, is_new, has_ended, session: run.session, key })
+    }
+
+    /// Refuses a file that no message may come with, before anybody keeps it.
+    pub fn check_file(&self, file: &ChatFile) -> Result<()> {
+        file_block(file).map(drop)
     }
 
     /// Asks the runs of a session to stop that have not ended: the one that is named, or all.
@@ -231,7 +239,7 @@ fn chat_key(outlook: &Outlook, chat: &Chat, named: &str) -> Result<Option<Reques
 }
 
 /// Makes files what a model can read, all of them or none.
-fn file_blocks(files: &[ChatFile]) -> Result<Vec<Block>> {
+fn file_blocks(files: &[Arc<ChatFile>]) -> Result<Vec<Block>> {
     if files.len() > FILES_MAX {
         return Err(Error::Invalid(format!("too many files: {}, of at most {FILES_MAX}", files.len())));
     }
@@ -241,7 +249,7 @@ fn file_blocks(files: &[ChatFile]) -> Result<Vec<Block>> {
             "the files are too large together: {bytes} bytes, of at most {FILES_BYTES_MAX}"
         )));
     }
-    files.iter().map(file_block).collect()
+    files.iter().map(|file| file_block(file)).collect()
 }
 
 fn file_block(file: &ChatFile) -> Result<Block> {
@@ -253,6 +261,9 @@ fn file_block(file: &ChatFile) -> Result<Block> {
             file.bytes.len()
         ))
     };
+    if file.bytes.is_empty() {
+        return Err(Error::Invalid(format!("the file \"{name}\" is empty")));
+    }
     if IMAGE_TYPES.contains(&file.mime_type.as_str()) {
         if file.bytes.len() > IMAGE_BYTES_MAX {
             return Err(too_large(IMAGE_BYTES_MAX));

@@ -12,6 +12,8 @@ pub struct Configured {
     /// The configured agents, if there are any.
     pub team: Option<Team>,
     pub rules: SessionRules,
+    /// What it says about work sessions.
+    pub work: sess_work::Settings,
 }
 
 /// Reads the configuration. Asked at each call, so that a change holds from the next one on.

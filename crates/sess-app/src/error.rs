@@ -26,6 +26,8 @@ pub enum Error {
     PlanFile(#[from] sess_store::FileError),
     #[error(transparent)]
     Store(#[from] sess_store::Error),
+    #[error(transparent)]
+    Work(#[from] sess_work::Error),
     #[error("{0}")]
     Invalid(String),
     #[error("{0}")]
@@ -66,6 +68,15 @@ impl Error {
             Self::NoPlan(_) | Self::NotFound(_) => Kind::NotFound,
             Self::Denied(_) => Kind::Denied,
             Self::PlanFile(_) | Self::Unavailable(_) => Kind::Unavailable,
+            Self::Work(error) => match error.kind {
+                sess_work::Kind::Usage => Kind::Invalid,
+                sess_work::Kind::WrongState => Kind::NotFound,
+                sess_work::Kind::Claimed | sess_work::Kind::WouldLoseWork | sess_work::Kind::Conflict => {
+                    Kind::Conflict
+                }
+                sess_work::Kind::Policy | sess_work::Kind::Rejected => Kind::Denied,
+                sess_work::Kind::Failed | sess_work::Kind::Unreachable => Kind::Unavailable,
+            },
             Self::Store(error) => match error {
                 sess_store::Error::NoSession(_) | sess_store::Error::NoRun(_) => Kind::NotFound,
                 sess_store::Error::StaleRevision { .. }

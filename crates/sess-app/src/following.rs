@@ -1,15 +1,16 @@
 //! What doors follow: pages of a transcript, and everything that is committed, with secrets masked.
 
-use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
 use sess_core::{
-    RunId, SessionId, SessionKey, policy::Verb, redact::redact_json, run::RunState, session::Session,
+    RunId, SessionId, SessionKey, message::is_tool_result, policy::Verb, redact::redact_json_text,
+    run::RunState, session::Session,
 };
 use sess_store::{Happening, Position, Span, StoredMessage};
 
 use crate::{App, Caller, Result, context::plain};
 
-/// The role of what a tool answered, as transcripts write it.
-const TOOL_RESULT: &str = "toolResult";
 /// How many messages are read at a time.
 const PAGE_LEN: usize = 200;
 
@@ -83,12 +84,16 @@ impl App {
     ) -> Result<TranscriptPage> {
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, given, Verb::History).await?;
-        let session = self.opened(reached).await?;
+        let session = self.looked_at(reached)?;
         let store = self.store()?;
         let mut messages = Vec::new();
         let mut span = before.map_or(Span::Last, Span::Before);
         let mut has_more = false;
         'reading: loop {
+            if session.last_seq == 0 {
+                // Nothing was said yet: it may not even be stored.
+                break;
+            }
             let left = limit.saturating_sub(messages.len());
             let page = store.messages(&session.id, span, PAGE_LEN.min(left + 1)).await?;
             let read = page.messages.iter().map(|message| message.seq);
@@ -120,7 +125,11 @@ impl App {
         after: u64,
         limit: usize,
     ) -> Result<Vec<SeenMessage>> {
-        let page = self.store()?.messages(session, Span::After(after), limit).await?;
+        let page = match self.store()?.messages(session, Span::After(after), limit).await {
+            // It may be one that is made at its first use.
+            Err(sess_store::Error::NoSession(_)) if after == 0 => return Ok(Vec::new()),
+            page => page?,
+        };
         Ok(page.messages.iter().filter_map(seen).collect())
     }
 
@@ -152,6 +161,12 @@ impl App {
         Ok(self.store()?.session_after(session).await?)
     }
 
+    /// Tells whether a session is not the first one of its key.
+    pub async fn is_started_over(&self, session: &SessionId, key: &SessionKey) -> Result<bool> {
+        let transcripts = self.store()?.transcripts_of(key).await?;
+        Ok(transcripts.first().is_some_and(|first| first.id != *session))
+    }
+
     /// Returns a key as it is shown.
     pub fn shown_key(&self, key: &SessionKey) -> Result<String> {
         Ok(self.configured()?.shown(key))
@@ -171,8 +186,10 @@ impl App {
 /// Masks a message; `None` when it cannot be read, which costs it alone.
 fn seen(message: &StoredMessage) -> Option<SeenMessage> {
     let json = message.to_json();
-    let mut value: Value = serde_json::from_str(&json).ok()?;
-    let is_tool_result = value["role"] == TOOL_RESULT;
-    let masked = if redact_json(&mut value) == 0 { json } else { value.to_string() };
-    Some(SeenMessage { seq: message.seq, is_tool_result, json: RawValue::from_string(masked).ok()? })
+    let is_tool_result = is_tool_result(&message.body);
+    let json = match redact_json_text(&json).ok()? {
+        Cow::Owned(masked) => masked,
+        Cow::Borrowed(_) => json,
+    };
+    Some(SeenMessage { seq: message.seq, is_tool_result, json: RawValue::from_string(json).ok()? })
 }

@@ -57,7 +57,7 @@ impl App {
         let limit = ask.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX).unsigned_abs();
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, &ask.session, Verb::History).await?;
-        let session = self.opened(reached).await?;
+        let session = self.looked_at(reached)?;
         let mut history = History {
             session_key: outlook.configured.shown(&session.key),
             session_id: session.id.to_string(),
@@ -121,6 +121,10 @@ impl Newest {
         let mut found = 0;
         let mut span = Span::Last;
         'reading: loop {
+            if session.last_seq == 0 {
+                // Nothing was said yet: it may not even be stored.
+                break;
+            }
             let left = usize::try_from(self.limit - found).unwrap_or(PAGE_LEN);
             let page = store.messages(&session.id, span, PAGE_LEN.min(left + 1)).await?;
             let read = page.messages.iter().map(|message| message.seq);

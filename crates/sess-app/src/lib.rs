@@ -18,6 +18,7 @@ mod managing;
 mod plans;
 mod reach;
 mod requests;
+mod reviews;
 mod rows;
 mod runs;
 mod scrub;
@@ -29,6 +30,7 @@ mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
+mod working;
 
 use std::{
     collections::HashSet,
@@ -56,6 +58,7 @@ pub use imports::{Import, ImportedFile};
 pub use managing::PatchSession;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
+pub use reviews::Review;
 pub use rows::ListRows;
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
@@ -88,6 +91,8 @@ pub struct Settings {
     pub cwd: Option<String>,
     /// The repository that contains `cwd`.
     pub repo: Option<String>,
+    /// What this machine is called.
+    pub host: String,
     /// The clock.
     pub now: fn() -> Timestamp,
     /// 128 random bits.

@@ -18,8 +18,8 @@ use sess_core::{
 };
 use sess_protocol::plans::{PlanView, RevisionRow};
 use sess_store::{
-    FileError, LockedDir, PlaceError, Plan, PlanChange, PlanWrite, RequestKey, SessionFilter, SessionPatch,
-    Store,
+    FileError, Happening, LockedDir, PlaceError, Plan, PlanChange, PlanWrite, RequestKey, SessionFilter,
+    SessionPatch, Store,
 };
 
 use crate::{App, Caller, Error, Kind, Result, context::plain, requests::check_key, transfer::fnv1a};
@@ -272,7 +272,13 @@ impl App {
             at: entry.at,
             size_bytes: entry.bytes,
         });
+        let change = self.store()?.plan_change(&session.id).await?;
+        let note = change.and_then(|change| match change.what {
+            Happening::PlanState { state, note, .. } if state.as_str() == text.plan.state => note,
+            _ => None,
+        });
         Ok(PlanView {
+            note: note.as_deref().map(plain),
             session_key: key,
             session_id: session.id.to_string(),
             revision: text.plan.revision,
@@ -303,7 +309,10 @@ impl App {
     async fn planned(&self, caller: &Caller, given: &str, verb: Verb) -> Result<(String, Session)> {
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, given, verb).await?;
-        let session = self.opened(reached).await?;
+        let session = match verb {
+            Verb::Send => self.opened(reached).await?,
+            _ => self.looked_at(reached)?,
+        };
         Ok((outlook.configured.shown(&session.key), session))
     }
 
@@ -668,11 +677,12 @@ impl App {
     }
 }
 
-/// Names who acts: a person, or the session's agent.
+/// Names who acts: a person, the agent that a program acts for, or the session's agent.
 fn author(caller: &Caller, session: &NewSession) -> String {
-    match caller.standing {
-        Standing::Owner => "owner".to_owned(),
-        Standing::Agent => session.agent.to_string(),
+    match (caller.standing, &caller.only) {
+        (Standing::Owner, None) => "owner".to_owned(),
+        (Standing::Owner, Some(agent)) => agent.to_string(),
+        (Standing::Agent, _) => session.agent.to_string(),
     }
 }
 

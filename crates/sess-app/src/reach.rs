@@ -210,6 +210,19 @@ impl App {
         }
     }
 
+    /// As [`Self::opened`], for somebody who only reads: what was not used yet is shown, and not made.
+    pub(crate) fn looked_at(&self, reached: Reached) -> Result<Session> {
+        match reached.session {
+            Some(session) => Ok(session),
+            None => Ok(Session::unused(self.first_use(reached.key)?)),
+        }
+    }
+
+    /// Returns the id that the main session of an agent will have, before its first use.
+    pub fn first_id(&self, key: &SessionKey) -> Result<SessionId> {
+        Ok(self.first_use(key.clone())?.id)
+    }
+
     /// Returns the main session of an agent as it is made at its first use.
     ///
     /// Whoever is first, in any process, makes the same one: its id comes from its key and from the

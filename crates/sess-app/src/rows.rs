@@ -64,6 +64,10 @@ impl App {
         if search.is_some_and(|search| search.len() > SEARCH_BYTES_MAX) {
             return Err(Error::Invalid(format!("search must be at most {SEARCH_BYTES_MAX} bytes")));
         }
+        // The database would take what is before it for all of the text.
+        if search.is_some_and(|search| search.contains('\0')) {
+            return Err(Error::Invalid("search must have no NUL character".to_owned()));
+        }
         let agent: Option<AgentId> = match &ask.agent {
             None => None,
             Some(name) => Some(
@@ -101,7 +105,7 @@ impl App {
     pub async fn session_row(&self, caller: &Caller, given: &str, message_limit: u64) -> Result<Row> {
         let outlook = self.outlook(caller).await?;
         let reached = self.reach_from(&outlook, given, Verb::Status).await?;
-        let session = self.opened(reached).await?;
+        let session = self.looked_at(reached)?;
         let store = self.store()?;
         let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
         let message_limit = message_limit.min(MESSAGE_LIMIT_MAX.unsigned_abs());

@@ -154,8 +154,8 @@ impl App {
         let is_prefix = given.len() >= PREFIX_LEN_MIN
             && given.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if id.is_err() && !is_prefix {
-            return Err(Error::Invalid(format!(
-                "\"{}\" is no run: expected a run's id, or its first {PREFIX_LEN_MIN} or more characters",
+            return Err(Error::NotFound(format!(
+                "run \"{}\" not found: expected a run's id, or its first {PREFIX_LEN_MIN} or more characters",
                 text.trim()
             )));
         }

@@ -102,7 +102,7 @@ impl App {
         let target = self.target(&outlook, &ask.to).await?;
         let session_key = outlook.configured.shown(&target.key);
         let awaited_by = if seconds > 0 { Some(sess_store::this_process()?) } else { None };
-        let run = self.new_send(caller, &outlook, target, &ask, awaited_by)?;
+        let run = self.new_send(caller, &outlook, target, &ask, awaited_by).await?;
         let store = self.store()?;
         let answer = |run: &Run, status, error| {
             let run = shown(run.clone(), allowed(caller, ask.redaction));
@@ -281,7 +281,7 @@ impl App {
     }
 
     /// Writes the run that a message is in its target. Who sent it is ours to say.
-    pub(crate) fn new_send(
+    pub(crate) async fn new_send(
         &self,
         caller: &Caller,
         outlook: &Outlook,
@@ -327,9 +327,9 @@ impl App {
         let parts = ["send", from, target.key.as_str(), &ask.message];
         let key = request_key(ask.idempotency_key.as_deref(), &parts)?;
         let limits = &rules.limits;
-        Ok(NewRun {
+        let mut run = NewRun {
             agent: target.agent.clone(),
-            session: target,
+            session: target.clone(),
             at,
             messages: vec![NewMessage { id: MessageId::new(at, self.random()), body }],
             key,
@@ -337,7 +337,9 @@ impl App {
             lineage,
             caps: vec![Cap::Queue { most: limits.queue }, Cap::Tree { most: limits.tree_runs }],
             id,
-        })
+        };
+        self.tell_review(outlook.configured.team.as_ref(), &target, &mut run).await?;
+        Ok(run)
     }
 
     /// Returns a run once it has ended, or as it stands `until` then or when the caller is gone.

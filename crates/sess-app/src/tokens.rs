@@ -96,8 +96,7 @@ impl App {
     /// Returns the owner's token, which is made at its first use.
     pub fn owner_token(&self) -> Result<Secret> {
         self.store()?;
-        let new = self.new_secret();
-        Ok(Secret(sess_store::owner_token(self.home()?, new.reveal())?))
+        Ok(Secret(sess_store::owner_token(self.home()?, || self.new_secret().0)?))
     }
 
     /// Returns what a caller at the command line may give away: the owner everything, an agent nothing.
@@ -114,13 +113,6 @@ impl App {
         let found = self.token_of(token).await?;
         let lets_in = |record: &TokenRecord| record.kind != TokenKind::Login && record.counts(self.now());
         Ok(found.filter(lets_in).map(|record| access(&record)))
-    }
-
-    /// Tells whether access that was given still holds.
-    pub async fn still_counts(&self, access: &Access) -> Result<bool> {
-        let Some(id) = &access.token else { return Ok(true) };
-        let known = self.store()?.tokens(usize::MAX).await?;
-        Ok(known.iter().any(|record| record.id == *id && record.counts(self.now())))
     }
 
     /// Makes a token that is never wider than its maker's; it is told this once.
@@ -159,13 +151,13 @@ impl App {
         Ok((secret, row))
     }
 
-    /// Returns tokens without their secrets, newest first; codes and pages are not among them.
+    /// Returns tokens without their secrets, newest first; codes of links are not among them.
     pub async fn tokens(&self) -> Result<Vec<TokenRow>> {
         if !self.has_store() {
             return Ok(Vec::new());
         }
         let known = self.store()?.tokens(TOKENS_LEN_MAX).await?;
-        Ok(known.iter().filter(|record| record.kind != TokenKind::Login).map(row).collect())
+        Ok(known.iter().map(row).collect())
     }
 
     /// Revokes a token by its id: whoever uses it is cut off.
@@ -176,22 +168,19 @@ impl App {
 
     /// Returns the ids of all tokens that count now.
     pub async fn counting_tokens(&self) -> Result<Vec<String>> {
-        let known = self.store()?.tokens(usize::MAX).await?;
-        let now = self.now();
-        Ok(known.into_iter().filter(|record| record.counts(now)).map(|record| record.id).collect())
+        Ok(self.store()?.counting_tokens(self.now()).await?)
     }
 
     /// As [`Self::tokens`], for somebody who sees no token that is wider than their own.
     pub async fn tokens_for(&self, holder: &Access) -> Result<Vec<TokenRow>> {
         let known = self.store()?.tokens(TOKENS_LEN_MAX).await?;
-        let is_shown =
-            |record: &&TokenRecord| record.kind != TokenKind::Login && holder.covers(&access(record));
-        Ok(known.iter().filter(is_shown).map(row).collect())
+        Ok(known.iter().filter(|record| holder.covers(&access(record))).map(row).collect())
     }
 
     /// As [`Self::revoke_token`], for somebody who sees no token that is wider than their own.
     pub async fn revoke_token_for(&self, holder: &Access, id: &str) -> Result<TokenRow> {
-        if !self.tokens_for(holder).await?.iter().any(|row| row.id == id) {
+        let found = self.store()?.token(id).await?;
+        if !found.is_some_and(|record| holder.covers(&access(&record))) {
             return Err(no_token(id));
         }
         self.revoke_token(id).await
@@ -199,10 +188,10 @@ impl App {
 
     /// Ends what a page was logged in with.
     pub async fn log_out(&self, id: &str) -> Result<()> {
-        let records = self.store()?.tokens(usize::MAX).await?;
+        let store = self.store()?;
         // A page that carries an ordinary token as its cookie does not take it from everybody else.
-        if records.iter().any(|record| record.id == id && record.kind == TokenKind::Cookie) {
-            self.store()?.revoke_token(id, self.now()).await?;
+        if store.token(id).await?.is_some_and(|record| record.kind == TokenKind::Cookie) {
+            store.revoke_token(id, self.now()).await?;
         }
         Ok(())
     }
@@ -230,10 +219,13 @@ impl App {
         if held.session.is_some() {
             return Ok(None);
         }
+        if held.token.is_some() {
+            // The token itself, so that the page is logged out when it is revoked.
+            return Ok(Some((Secret(token.to_owned()), held)));
+        }
+        // The owner's own never ends and stays out of browsers.
         let secret = self.new_secret();
-        let mut record = self.record(&secret, TokenKind::Cookie, &held.scopes, Some(COOKIE_FOR));
-        record.agent.clone_from(&held.agent);
-        record.expires_at = [record.expires_at, held.expires_at].into_iter().flatten().min();
+        let record = self.record(&secret, TokenKind::Cookie, &held.scopes, Some(COOKIE_FOR));
         let given = access(&record);
         self.store()?.add_token(record).await?;
         Ok(Some((secret, given)))

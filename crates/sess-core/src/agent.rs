@@ -50,6 +50,7 @@ pub enum ToolsetKind {
     SessionPlan,
     SessionContext,
     Sessions,
+    Work,
     Filesystem { access: FileAccess },
     Shell { timeout_seconds: Option<u32> },
     UserPrompt,

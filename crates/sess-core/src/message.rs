@@ -259,7 +259,17 @@ const KNOWN_BLOCKS: [&str; 6] = ["text", "thinking", "toolCall", "image", "subSe
 /// Puts a message's id and place in front of its stored body, without parsing it.
 pub fn json_line(id: &MessageId, seq: u64, body: &str) -> String {
     let rest = body.strip_prefix('{').unwrap_or(body);
-    format!("{{\"id\":\"{id}\",\"seq\":{seq},{rest}")
+    let head = format!("{{\"id\":\"{id}\",\"seq\":{seq},");
+    // As long as it has to be, since thousands are made at a time.
+    let mut line = String::with_capacity(head.len() + rest.len());
+    line.push_str(&head);
+    line.push_str(rest);
+    line
+}
+
+/// Tells from a body as it is written whether it is a tool's result: the role is its first field.
+pub fn is_tool_result(body: &str) -> bool {
+    body.starts_with(r#"{"role":"toolResult""#)
 }
 
 #[cfg(test)]
@@ -285,7 +295,10 @@ mod tests {
     fn the_shape_tells_what_a_transcript_would_show() {
         let check = |role: &str, content: &str, bits: u8| {
             let json = format!(r#"{{"role":"{role}","content":{content},"timestamp":0}}"#);
-            assert_eq!(body(&json).shape().bits(), bits, "{json}");
+            let body = body(&json);
+            assert_eq!(body.shape().bits(), bits, "{json}");
+            let written = serde_json::to_string(&body).expect("JSON");
+            assert_eq!(is_tool_result(&written), role == "toolResult", "{json}");
         };
         check("user", r#"[{"type":"text","text":"hi"}]"#, Shape::SPEAKS);
         check("user", r#"[{"type":"text","text":" \n"}]"#, 0);

@@ -46,6 +46,19 @@ pub fn redact_json(value: &mut Value) -> u64 {
     }
 }
 
+/// Masks like [`redact_json`] in JSON as it is written, which is parsed only when a secret could be in it.
+pub fn redact_json_text(json: &str) -> serde_json::Result<Cow<'_, str>> {
+    // Every name of a secret has a trigger in it, and only these escapes can hide one.
+    if !TRIGGERS.is_match(json) && !HIDING_ESCAPES.iter().any(|escape| json.contains(escape)) {
+        return Ok(Cow::Borrowed(json));
+    }
+    let mut value: Value = serde_json::from_str(json)?;
+    Ok(if redact_json(&mut value) == 0 { Cow::Borrowed(json) } else { Cow::Owned(value.to_string()) })
+}
+
+/// Escapes of characters that a trigger is made of.
+const HIDING_ESCAPES: [&str; 2] = ["\\u", "\\/"];
+
 /// How far around a cut a secret is looked for.
 pub const AROUND_CUT_BYTES: usize = 8 * 1024;
 

@@ -354,6 +354,27 @@ pub struct Session {
 }
 
 impl Session {
+    /// Returns a session as it stands before its first message.
+    pub fn unused(new: NewSession) -> Self {
+        Self {
+            id: new.id,
+            key: new.key,
+            agent: new.agent,
+            source: new.source,
+            title: new.title,
+            cwd: new.cwd,
+            parent: new.parent,
+            facts: new.facts,
+            updated_at: new.created_at,
+            created_at: new.created_at,
+            last_seq: 0,
+            num_messages: 0,
+            starred: false,
+            archived_at: None,
+            spent: Spent::default(),
+        }
+    }
+
     pub fn channel(&self) -> Channel {
         self.key.channel(self.facts.delivery.as_ref().map(|address| address.channel))
     }

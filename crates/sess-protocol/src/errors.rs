@@ -54,21 +54,6 @@ impl ErrorType {
         Self::Internal,
     ];
 
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::InvalidRequest => "invalid_request",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::Conflict => "conflict",
-            Self::PayloadTooLarge => "payload_too_large",
-            Self::RateLimited => "rate_limited",
-            Self::Unavailable => "unavailable",
-            Self::Internal => "internal",
-        }
-    }
-
     /// Returns the HTTP status that goes with it.
     pub fn status(self) -> u16 {
         match self {

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
+use crate::object;
+
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;
 
@@ -76,9 +78,10 @@ pub enum EventType {
 pub struct ConnectParams {
     pub min_protocol: u32,
     pub max_protocol: u32,
+    #[serde(deserialize_with = "object::strictly")]
     pub client: ClientInfo,
     /// The page has its cookie instead.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::maybe")]
     pub auth: Option<Auth>,
 }
 

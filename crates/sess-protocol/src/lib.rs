@@ -8,10 +8,12 @@ pub mod events;
 pub mod frames;
 pub mod messages;
 pub mod methods;
+pub mod object;
 pub mod plans;
 pub mod runs;
 pub mod sessions;
 pub mod tokens;
+pub mod work;
 
 use serde_json::{Value, json};
 
@@ -76,6 +78,8 @@ pub fn schema() -> Value {
         tokens::LoggedIn,
         tokens::Login,
         tokens::Tokens,
+        work::WorkBoard,
+        work::WorkSession,
     );
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

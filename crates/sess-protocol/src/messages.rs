@@ -13,8 +13,8 @@ pub struct Message {
     pub seq: u64,
     pub role: Role,
     pub content: Vec<Block>,
-    /// RFC 3339.
-    pub timestamp: String,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,9 @@ pub struct PlanView {
     pub revision: u64,
     /// `draft`, `ready`, `approved`, `changes_requested` or `done`.
     pub state: String,
+    /// What the person said when they approved it or asked for changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Markdown.
     pub content: String,
     /// Its revisions, oldest first.

@@ -17,6 +17,7 @@ mod openapi;
 mod origin;
 mod page;
 mod query;
+mod reading;
 mod routes;
 mod serve;
 mod sse;
@@ -25,5 +26,5 @@ mod ws;
 
 pub use limits::Limits;
 pub use openapi::openapi;
-pub use serve::{GatewayOptions, serve};
+pub use serve::{GatewayOptions, LISTEN, serve};
 pub use ws::SingleFrames;

@@ -171,6 +171,9 @@ pub trait Plans: Send + Sync {
     /// Returns up to `limit` revisions without their contents, oldest first.
     async fn plan_log(&self, session: &SessionId, limit: usize) -> Result<Vec<PlanRevision>>;
 
+    /// Returns the newest change of the plan's state.
+    async fn plan_change(&self, session: &SessionId) -> Result<Option<FeedItem>>;
+
     /// Changes the state, if revision and state are still the ones the decision was made on.
     async fn change_plan_state(&self, session: &SessionId, change: PlanChange) -> Result<()>;
 
@@ -381,13 +384,20 @@ pub trait Scrub: Send + Sync {
 /// Tokens that let somebody in. Only their hashes are kept.
 #[async_trait]
 pub trait Tokens: Send + Sync {
+    /// Adds a token. Codes and pages that expired before it was made are forgotten: each visit leaves one.
     async fn add_token(&self, token: TokenRecord) -> Result<()>;
 
     /// Returns the token with this hash, whether it still counts or not.
     async fn token_by_hash(&self, hash: &str) -> Result<Option<TokenRecord>>;
 
-    /// Returns tokens, newest first.
+    /// As [`Self::token_by_hash`], by its id.
+    async fn token(&self, id: &str) -> Result<Option<TokenRecord>>;
+
+    /// Returns tokens, newest first; codes of one-time links are not among them.
     async fn tokens(&self, limit: usize) -> Result<Vec<TokenRecord>>;
+
+    /// Returns the ids of all tokens that count at this time.
+    async fn counting_tokens(&self, at: Timestamp) -> Result<Vec<String>>;
 
     /// Revokes a token; `None` when there is none with this id.
     async fn revoke_token(&self, id: &str, at: Timestamp) -> Result<Option<TokenRecord>>;

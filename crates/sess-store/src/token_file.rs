@@ -13,10 +13,10 @@ const NAME: &str = "token";
 /// The most bytes that are read of it.
 const SIZE_BYTES_MAX: u64 = 4_096;
 
-/// Returns the owner's token in `dir`, or keeps `new` as it when there is none yet.
+/// Returns the owner's token in `dir`, or makes one with `new` when there is none yet.
 ///
 /// Whoever is first, in any process, makes it; it is there whole or not at all.
-pub fn owner_token(dir: &Path, new: &str) -> Result<String> {
+pub fn owner_token(dir: &Path, new: impl FnOnce() -> String) -> Result<String> {
     let path = dir.join(NAME);
     if let Some(token) = read(&path)? {
         return Ok(token);
@@ -26,7 +26,7 @@ pub fn owner_token(dir: &Path, new: &str) -> Result<String> {
         move |error: std::io::Error| Error::from_io(what, &path, &error)
     };
     let temporary = dir.join(format!(".{NAME}.{}.new", std::process::id()));
-    let written = write(&temporary, new).and_then(|()| match fs::hard_link(&temporary, &path) {
+    let written = write(&temporary, &new()).and_then(|()| match fs::hard_link(&temporary, &path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     });
@@ -53,7 +53,7 @@ fn read(path: &Path) -> Result<Option<String>> {
             path.display()
         )));
     }
-    let mut text = String::new();
+    let mut text = String::with_capacity(128);
     file.take(SIZE_BYTES_MAX).read_to_string(&mut text).map_err(io)?;
     let token = text.trim();
     if token.len() < 32 {
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn the_token_is_made_once_and_kept_for_its_owner_alone() {
         let dir = tempfile::tempdir().expect("a directory");
-        let first = owner_token(dir.path(), &"a".repeat(43)).expect("made");
+        let first = owner_token(dir.path(), || "a".repeat(43)).expect("made");
         assert_eq!(first, "a".repeat(43));
-        assert_eq!(owner_token(dir.path(), &"b".repeat(43)).as_ref(), Ok(&first));
+        assert_eq!(owner_token(dir.path(), || "b".repeat(43)).as_ref(), Ok(&first));
         let path = dir.path().join(NAME);
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 1, "nothing else is left");
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn a_token_that_others_can_read_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
-        owner_token(dir.path(), &"a".repeat(43)).expect("made");
+        owner_token(dir.path(), || "a".repeat(43)).expect("made");
         let path = dir.path().join(NAME);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        let refused = owner_token(dir.path(), "x").expect_err("it is no secret any more");
+        let refused = owner_token(dir.path(), || "x".to_owned()).expect_err("it is no secret any more");
         assert!(refused.to_string().contains("can be read by others"), "{refused}");
         fs::remove_file(&path).expect("removed");
         fs::write(dir.path().join("other"), "a".repeat(43)).expect("written");
         std::os::unix::fs::symlink("other", &path).expect("linked");
-        owner_token(dir.path(), "x").expect_err("a link leads elsewhere");
+        owner_token(dir.path(), || "x".to_owned()).expect_err("a link leads elsewhere");
     }
 }

@@ -42,10 +42,10 @@ fn main() {
     let part = std::env::args().nth(1).filter(|part| !part.starts_with('-')).unwrap_or_default();
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "other", "ratio");
     for count in [8, 32] {
-        if "different".contains(&part) {
+        if format!("different-{count}").contains(&part) {
             different(count);
         }
-        if "same".contains(&part) {
+        if format!("same-{count}").contains(&part) {
             same(count);
         }
     }
@@ -166,7 +166,7 @@ fn lock_line(dir: &Path, slug: &Slug) -> bool {
         assert!(git(dir, &["reset", "--quiet", "--hard", "FETCH_HEAD"]), "it can be reset");
         let path = dir.join("bench.lock");
         let known = fs::read_to_string(&path).unwrap_or_default();
-        if known.lines().any(|line| line.starts_with(slug.as_str())) {
+        if known.lines().any(|line| line.split(':').next() == Some(slug.as_str())) {
             return false;
         }
         let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).expect("a file");

@@ -63,6 +63,16 @@ pub enum Phase {
 }
 
 impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Landing => "landing",
+            Self::Released => "released",
+            Self::Completed => "completed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
     /// Whether nobody has the session any more.
     pub fn has_ended(self) -> bool {
         match self {

@@ -22,6 +22,7 @@ mod adopt;
 mod archive;
 mod blame;
 mod claiming;
+mod committing;
 mod context;
 mod doctor;
 mod drafting;

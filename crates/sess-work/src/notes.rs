@@ -110,15 +110,14 @@ impl Work {
     /// Reads what a session has written down, from its branch or from where it ended.
     pub fn noted(&self, slug: &Slug, note: Note, seen: &Seen) -> Result<Option<String>> {
         let path = note.path(slug);
-        if let Some(text) = self.on_branch(slug, &path)? {
-            return Ok(Some(text));
-        }
-        if let Some(tip) = seen.view.branches.get(slug)
-            && let Some(text) = self.repo.text_at(tip, &path)?
+        let state = seen.tree.state(slug).unwrap_or(State::Active);
+        // A branch that is still here after the end may be older than what ended.
+        let has_ended = matches!(state, State::Completed | State::Abandoned);
+        if let Some(tip) = self.last_commit(slug, seen)?.filter(|_| !has_ended)
+            && let Some(text) = self.repo.text_at(&tip, &path)?
         {
             return Ok(Some(text));
         }
-        let state = seen.tree.state(slug).unwrap_or(State::Active);
         let path = path.replace(&State::Active.dir_of(slug), &state.dir_of(slug));
         self.repo.text_at(&seen.view.base, &path)
     }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What the user's own configuration says about work sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub lease: Duration,
     pub land: Land,

@@ -507,7 +507,7 @@ impl Work {
     }
 
     /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
-    fn is_copy(&self, workspace: &Path, name: &str) -> bool {
+    pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }

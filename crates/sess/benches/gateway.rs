@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p sess --bench gateway`; `SESS_BENCH_SCALE=0.1` makes fewer rounds and stores less. The
 //! gateway is the real program in a process of its own, and so is the bound: this file run with `bare`, a
-//! server that broadcasts what it is sent and answers with bytes it was given. Ours has the message from a
-//! third process, durably; the bound has it from memory. Rounds of both are interleaved.
+//! server that broadcasts what it is sent, copies rows out of the same file, and commits what it is given.
+//! What is followed, ours has from a third process, durably; the bound has it from memory. Rounds of both are
+//! interleaved.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -41,6 +42,17 @@ const ROUNDS: f64 = 200.0;
 const PAGES: f64 = 3_000.0;
 /// How many clients ask for pages at a time.
 const ASKING: usize = 16;
+/// How many clients send at a time.
+const SENDERS: usize = 64;
+/// To how many sessions: none of them gets a long queue, whose length would be measured, too.
+const INBOXES: usize = 1_000;
+const TRANSCRIPT_LEN: usize = 10_000;
+/// How many read all of it at a time.
+const WALKERS: usize = 64;
+/// About a kilobyte a message.
+const WORDS: usize = 170;
+/// The most that one page has.
+const PAGE_LEN_MAX: usize = 1_000;
 const STARTS: f64 = 20.0;
 const STORED: f64 = 1_000_000.0;
 const LONG: f64 = 100_000.0;
@@ -59,6 +71,8 @@ fn main() {
     runtime.block_on(async {
         starts().await;
         pages().await;
+        transcript().await;
+        appends().await;
         for door in [Door::Sse, Door::WebSocket] {
             for count in FOLLOWERS {
                 told(door, count).await;
@@ -110,7 +124,7 @@ impl Server {
     fn ours(home: &Path) -> Self {
         let sess = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_sess"));
-            command.env("SESS_HOME", home).stderr(Stdio::null());
+            command.env("SESS_HOME", home).env("SESS_SESSION_MAX_QUEUE", "10000").stderr(Stdio::null());
             command
         };
         let mut server = Self::start(sess().args(["serve", "--listen", "127.0.0.1:0", "--json"]));
@@ -121,6 +135,14 @@ impl Server {
 
     fn bare() -> Self {
         Self::start(Command::new(std::env::current_exe().expect("this program")).arg("bare"))
+    }
+
+    /// The bound, with the file of a store to read from.
+    async fn bare_on(home: &Path) -> Self {
+        let bare = Self::bare();
+        let path = home.join("sess.db");
+        bare.connect().await.ask("POST", "/open", path.to_str().expect("UTF-8").as_bytes()).await;
+        bare
     }
 
     fn start(command: &mut Command) -> Self {
@@ -135,8 +157,20 @@ impl Server {
     }
 
     fn rss_kib(&self) -> f64 {
+        self.status_kib("VmRSS:")
+    }
+
+    fn peak_kib(&self) -> f64 {
+        self.status_kib("VmHWM:")
+    }
+
+    fn forget_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("it is ours");
+    }
+
+    fn status_kib(&self, name: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line of that name");
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a line of that name");
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
@@ -181,18 +215,20 @@ impl Client {
 
     /// Returns the body of the answer, which is a 200.
     async fn ask(&mut self, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
-        self.send(method, path, "", body).await;
+        self.send(method, path, "Content-Type: application/json\r\n", body).await;
         self.read_past(b"\r\n\r\n").await;
         let end = find(&self.read, b"\r\n\r\n").expect("it is read") + 4;
         let head = String::from_utf8_lossy(&self.read[..end]).to_ascii_lowercase();
-        assert!(head.starts_with("http/1.1 200"), "{head}");
+        let is_done = head.starts_with("http/1.1 200");
+        assert!(is_done, "{head}{}", String::from_utf8_lossy(&self.read[end..]));
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.and_then(|text| text.parse().ok()).expect("a length");
+        self.read.reserve((end + length).saturating_sub(self.read.len()));
         while self.read.len() < end + length {
             assert_ne!(self.stream.read_buf(&mut self.read).await.expect("read"), 0, "it stays open");
         }
-        let body = self.read[end..].to_vec();
-        self.read.clear();
+        let mut body = std::mem::take(&mut self.read);
+        body.drain(..end);
         body
     }
 
@@ -257,18 +293,17 @@ async fn starts() {
     row("memory at rest", ours.rss_kib() / KIB, bare.rss_kib() / KIB, "MB", "under 20 MB");
 }
 
-/// The last 50 messages, beside a handler that returns the same bytes.
+/// The last 50 messages, beside a handler that copies the same rows.
 async fn pages() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let store = sess_store::open(home.path()).expect("a store");
     let long = scaled(LONG, IMPORTED_LEN);
     import(&*store, "short", IMPORTED_LEN).await;
     import(&*store, "long", long).await;
-    let (ours, bare) = (Server::ours(home.path()), Server::bare());
+    let (ours, bare) = (Server::ours(home.path()), Server::bare_on(home.path()).await);
     let (mut asking, mut bound) = (ours.connect().await, bare.connect().await);
     let path = |session: &str| format!("/sessions/{session}/history?limit=50");
-    let page = asking.ask("GET", &path("short"), b"").await;
-    bound.ask("POST", "/page", &page).await;
+    let bare_path = bare_page("short", usize::MAX >> 1, 50);
     let (mut of_short, mut of_long, mut of_bare) = (Vec::new(), Vec::new(), Vec::new());
     let timed = async |client: &mut Client, path: &str| {
         let begun = Instant::now();
@@ -277,7 +312,7 @@ async fn pages() {
     };
     for _ in 0..scaled(PAGES, 100) {
         of_short.push(timed(&mut asking, &path("short")).await);
-        of_bare.push(timed(&mut bound, "/page").await);
+        of_bare.push(timed(&mut bound, &bare_path).await);
         of_long.push(timed(&mut asking, &path("long")).await);
     }
     let (short, long_took) = (median(of_short), median(of_long));
@@ -285,8 +320,128 @@ async fn pages() {
     let figure = format!("last 50 of {long} messages, beside those of {IMPORTED_LEN}");
     row(&figure, ms(long_took), ms(short), "ms", "at most 1.3x");
     let ours = pages_a_second(&ours, &path("short")).await;
-    let bound = pages_a_second(&bare, "/page").await;
+    let bound = pages_a_second(&bare, &bare_path).await;
     row(&format!("pages of 50 messages, {ASKING} clients"), ours, bound, "/s", "");
+}
+
+fn bare_page(session: &str, before: usize, limit: usize) -> String {
+    format!("/page?session={session}&before={before}&limit={limit}")
+}
+
+/// All of a long transcript, in the longest pages, and what a request needs meanwhile.
+async fn transcript() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let store = sess_store::open(home.path()).expect("a store");
+    import_words(&*store, "whole", TRANSCRIPT_LEN, WORDS).await;
+    let (ours, bare) = (Server::ours(home.path()), Server::bare_on(home.path()).await);
+    let (mut asking, mut bound) = (ours.connect().await, bare.connect().await);
+    // What the store keeps of what was read, and what the first request leaves behind, is the server's.
+    walk_back(&mut asking, "/sessions/whole/history?").await;
+    tokio::time::sleep(REST).await;
+    ours.forget_peak();
+    let before_kib = ours.rss_kib();
+    let mut walking = JoinSet::new();
+    for _ in 0..WALKERS {
+        let mut client = ours.connect().await;
+        walking.spawn(async move { walk_back(&mut client, "/sessions/whole/history?").await });
+    }
+    walking.join_all().await;
+    let needed = (ours.peak_kib() - before_kib) / KIB / WALKERS as f64;
+    println!(
+        "{:<58} {needed:>9.2} MB {:>29}",
+        format!("memory of a request for a page, of {WALKERS}"),
+        "under 1 MB"
+    );
+    let path = format!("/sessions/whole/history?limit={PAGE_LEN_MAX}");
+    let (mut of_ours, mut of_bare) = (Vec::new(), Vec::new());
+    for _ in 0..scaled(ROUNDS, 25) / 5 {
+        let begun = Instant::now();
+        let bytes = walk_back(&mut asking, &path).await;
+        of_ours.push(bytes as f64 / 1e6 / begun.elapsed().as_secs_f64());
+        let (begun, mut bytes) = (Instant::now(), 0);
+        for page in (0..TRANSCRIPT_LEN / PAGE_LEN_MAX).rev() {
+            let path = bare_page("whole", (page + 1) * PAGE_LEN_MAX + 1, PAGE_LEN_MAX);
+            bytes += bound.ask("GET", &path, b"").await.len();
+        }
+        of_bare.push(bytes as f64 / 1e6 / begun.elapsed().as_secs_f64());
+    }
+    // A bare copy in one process is three times as fast as what has to be reached.
+    let figure = format!("a transcript of {TRANSCRIPT_LEN} messages as JSON");
+    row(&figure, middle(of_ours), middle(of_bare), "MB/s", "at least 0.31x");
+}
+
+/// Reads all pages of a transcript, from the newest to the oldest; returns how much that was.
+async fn walk_back(client: &mut Client, path: &str) -> usize {
+    let (mut bytes, mut next) = (0, path.to_owned());
+    loop {
+        let page = client.ask("GET", &next, b"").await;
+        bytes += page.len();
+        // The last field of a page, behind megabytes of messages.
+        let tail = String::from_utf8_lossy(&page[page.len().saturating_sub(400)..]).into_owned();
+        let Some((_, cursor)) = tail.split_once("\"nextCursor\":\"") else { return bytes };
+        next = format!("{path}&cursor={}", cursor.split('"').next().unwrap_or_default());
+    }
+}
+
+fn middle(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// A message that is stored before it is answered for, beside a bare commit behind HTTP.
+async fn appends() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let store = sess_store::open(home.path()).expect("a store");
+    for n in 0..INBOXES {
+        // Another program's session: what is sent waits in its inbox, and no model has a part in it.
+        let name = format!("inbox-{n}");
+        let session = NewSession::chat(name.parse().expect("an id"), Source::Claude, at(0));
+        store
+            .import(ImportedSession { session, starred: false, messages: vec![] })
+            .await
+            .expect("it is stored");
+    }
+    let (ours, bare) = (Server::ours(home.path()), Server::bare());
+    let body = json!({ "message": "nothing in particular was said here", "timeoutSeconds": 0 }).to_string();
+    for (senders, to_reach) in [(1, "p50 within 1.6x"), (SENDERS, "at least 0.5x")] {
+        let (mut of_ours, mut of_bare) = (Vec::new(), Vec::new());
+        for _ in 0..scaled(ROUNDS, 10) / 10 {
+            of_ours.push(
+                a_second(&ours, senders, |n| format!("/sessions/inbox-{}/send", n % INBOXES), &body).await,
+            );
+            of_bare.push(a_second(&bare, senders, |_| "/append".to_owned(), &body).await);
+        }
+        let [ours, bound] = [of_ours, of_bare].map(middle);
+        if senders == 1 {
+            row("a durable message over HTTP", 1e3 / ours, 1e3 / bound, "ms", to_reach);
+        } else {
+            row(&format!("durable messages over HTTP, {senders} senders"), ours, bound, "/s", to_reach);
+        }
+    }
+}
+
+/// Posts the same body again and again.
+async fn a_second(server: &Server, senders: usize, path: fn(usize) -> String, body: &str) -> f64 {
+    const ROUND: Duration = Duration::from_millis(300);
+    let mut sending = JoinSet::new();
+    let mut clients = Vec::new();
+    for n in 0..senders {
+        clients.push((server.connect().await, n));
+    }
+    let begun = Instant::now();
+    for (mut client, n) in clients {
+        let body = body.to_owned();
+        sending.spawn(async move {
+            let mut sent = 0;
+            while begun.elapsed() < ROUND {
+                client.ask("POST", &path(n + sent * senders), body.as_bytes()).await;
+                sent += 1;
+            }
+            sent
+        });
+    }
+    let sent: usize = sending.join_all().await.into_iter().sum();
+    sent as f64 / begun.elapsed().as_secs_f64()
 }
 
 async fn pages_a_second(server: &Server, path: &str) -> f64 {
@@ -480,9 +635,14 @@ fn at(n: usize) -> Timestamp {
 }
 
 async fn import(store: &dyn Store, name: &str, length: usize) {
+    import_words(store, name, length, 1).await;
+}
+
+async fn import_words(store: &dyn Store, name: &str, length: usize, words: usize) {
     let session = NewSession::chat(name.parse().expect("an id"), Source::Native, at(0));
+    let said = "nothing in particular was said here, ".repeat(words.div_ceil(6));
     let message = |n: usize| {
-        let text = format!("message {n} of {name}: nothing in particular was said here");
+        let text = format!("message {n} of {name}: {said}");
         NewMessage { id: MessageId::new(at(n), random()), body: Body::text(Role::User, text, at(n)) }
     };
     let messages = (0..length).map(message).collect();

@@ -1,5 +1,7 @@
 //! The command line, as clap reads it. Doc comments here are the help texts.
 
+pub mod work;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,7 +20,8 @@ const GLOBAL: &str = "Global options";
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found or wrong state, 4 somebody else got there \
-                  first, 6 unavailable, 8 refused by policy, 124 out of time.\nData goes to stdout, talk to stderr. \
+                  first, 5 would lose work, 6 unavailable, 7 merge conflict, 8 refused by policy, 9 rejected by the \
+                  remote, 124 out of time.\nData goes to stdout, talk to stderr. \
                   NO_COLOR is honoured. Environment: SESS_HOME, SESS_CONFIG, SESS_SESSION, SESS_LOG."
 )]
 pub struct Cli {
@@ -129,6 +132,16 @@ pub enum Command {
     #[command(subcommand)]
     Plan(Plan),
 
+    /// Plan work on a git repository, share it out among agents, and land it
+    ///
+    /// A work session is a plan that an agent claims, works on in a workspace of its own, and lands. Everything is in
+    /// the repository and goes through its remote: no server, no daemon. Inside a workspace the slug can be left out.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 usage or bad slug, 3 not found or wrong state, 4 claimed by another, 5 would
+    /// lose work, 6 remote unreachable, 7 merge conflict or rewritten base, 8 policy, 9 rejected by the remote.
+    #[command(subcommand)]
+    Work(work::Work),
+
     /// Print what happened, in order; with --session in that one alone
     Events(Events),
 
@@ -224,7 +237,8 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Mcp {
-    /// Serve only these groups: session_plan, session_context, sessions
+    /// Serve only these groups: session_plan, session_context, sessions, work; all by default, and work inside a
+    /// repository that has work sessions
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub toolsets: Vec<String>,
 

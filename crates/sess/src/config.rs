@@ -1,7 +1,8 @@
 //! Configuration: read once, here, and handed down as values.
 //!
 //! The files are laid over each other as trees (`yaml`), read into what can be written (`de`, `file`), and
-//! made into a team (`team`), rules (`rules`) and the gateway's settings (`gateway`), again whenever one changed (`source`). What a repository brings counts only when the person has looked at it (`trust`).
+//! made into a team (`team`), rules (`rules`), the gateway's settings
+//! (`gateway`) and those of work sessions (`work`), again whenever one changed (`source`). What a repository brings counts only when the person has looked at it (`trust`).
 
 mod de;
 pub mod file;
@@ -11,6 +12,7 @@ mod rules;
 mod source;
 mod team;
 pub mod trust;
+mod work;
 mod yaml;
 
 #[cfg(test)]
@@ -64,7 +66,7 @@ enum Form {
 }
 
 /// The variables that win over files: the group of settings and the key that each sets.
-const VARIABLES: [(&str, &str, &str, Form); 40] = [
+const VARIABLES: [(&str, &str, &str, Form); 44] = [
     ("SESS_PLANS_DIR", "plans", "dir", Form::Text),
     ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days", Form::Number(" of days")),
     ("SESS_PLANS_ON_APPROVE", "plans", "on_approve", Form::Text),
@@ -150,6 +152,10 @@ const VARIABLES: [(&str, &str, &str, Form); 40] = [
         "keepaliveSeconds",
         Form::Number(" of seconds"),
     ),
+    ("SESS_WORK_LEASE_MINUTES", "work", "leaseMinutes", Form::Number(" of minutes")),
+    ("SESS_WORK_LAND", "work", "land", Form::Words(&["push", "pr", "none"])),
+    ("SESS_WORK_WORKSPACES", "work", "workspaces", Form::Text),
+    ("SESS_WORK_KB_STATE", "work.kb", "state", Form::Words(&["planned", "drafting"])),
 ];
 
 /// What this process was started with.
@@ -219,11 +225,11 @@ impl Config {
             Ok(meaning) => (meaning, None),
             Err(error) => (Meaning::default(), Some(error)),
         };
-        let Meaning { file, team, rules, gateway } = meaning;
+        let Meaning { file, team, rules, gateway, work } = meaning;
         let mut settings = reading.settings(&file);
         let Reading { document, files, notices, .. } = reading;
         let configured = match &problem {
-            None => Ok(Arc::new(Configured { team: team.clone(), rules })),
+            None => Ok(Arc::new(Configured { team: team.clone(), rules, work })),
             Some(error) => Err(source::told(error)),
         };
         let source = Source::new(env.clone(), places, named.clone(), looked, configured);
@@ -239,6 +245,7 @@ struct Meaning {
     team: Option<Team>,
     rules: SessionRules,
     gateway: gateway::Gateway,
+    work: sess_work::Settings,
 }
 
 impl Choice<'_> {
@@ -455,10 +462,14 @@ impl<'a> Reading<'a> {
             let user_home = self.places.user_home.as_deref();
             let team = team::build(&self.document, &file, user_home);
             let gateway = gateway::build(&self.document, &file, user_home);
-            match (team, rules::build(&self.document, &file), gateway) {
-                (Ok(team), Ok(rules), Ok(gateway)) => Ok(Meaning { file, team, rules, gateway }),
-                (team, rules, gateway) => {
-                    Err([team.err(), rules.err(), gateway.err()].into_iter().flatten().flatten().collect())
+            let work = work::build(&self.document, &file, user_home);
+            match (team, rules::build(&self.document, &file), gateway, work) {
+                (Ok(team), Ok(rules), Ok(gateway), Ok(work)) => {
+                    Ok(Meaning { file, team, rules, gateway, work })
+                }
+                (team, rules, gateway, work) => {
+                    let found = [team.err(), rules.err(), gateway.err(), work.err()];
+                    Err(found.into_iter().flatten().flatten().collect())
                 }
             }
         });
@@ -539,6 +550,7 @@ impl<'a> Reading<'a> {
             configured: ConfigSource::fixed(Configured::default()),
             cwd: places.cwd.as_deref().map(text),
             repo: repo.as_deref().map(text),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             now,
             random,
         }

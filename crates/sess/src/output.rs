@@ -196,7 +196,14 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Usage>().is_some() {
         return 2;
     }
+    // Work sessions have more to tell apart: each kind of theirs has its own code.
+    if let Some(error) = error.downcast_ref::<sess_work::Error>() {
+        return error.kind.exit_code();
+    }
     let Some(error) = error.downcast_ref::<sess_app::Error>() else { return 1 };
+    if let sess_app::Error::Work(error) = error {
+        return error.kind.exit_code();
+    }
     match error.kind() {
         Kind::Invalid => 2,
         Kind::NotFound => 3,
@@ -222,6 +229,7 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         (sess_app::Error::Denied(text), _) if text.contains("tools.") => Some(
             "`sess whoami` says as which session you were recognised; its person decides what it reaches",
         ),
+        (sess_app::Error::Denied(text), _) if text.starts_with("a token ") => None,
         (sess_app::Error::Denied(_), _) => {
             Some("an agent's session was recognised here (`sess whoami` says how); ask its person")
         }

@@ -1,10 +1,20 @@
-// What goes over HTTP: signing in and out, and files.
+// What goes over HTTP: signing in and out, tokens, files, and work sessions.
 
-import type { ErrorBody, Uploaded } from './types';
+import type { CreatedToken, CreateToken, ErrorBody, Tokens, Uploaded, WorkBoard, WorkSession } from './types';
 
-async function explain(response: Response): Promise<Error> {
+/** The gateway answered, and the answer is no. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+async function explain(response: Response): Promise<Refusal> {
   const body = (await response.json().catch(() => undefined)) as ErrorBody | undefined;
-  return new Error(body?.error?.message ?? `the gateway answered ${response.status}`);
+  return new Refusal(response.status, body?.error?.message ?? `the gateway answered ${response.status}`);
 }
 
 /** Exchanges a one-time code or a token for the cookie, which JavaScript never sees. */
@@ -32,6 +42,25 @@ export async function probe(): Promise<'ok' | 'unauthorized' | 'unreachable'> {
     return 'unreachable';
   }
 }
+
+async function ask<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const response = await fetch(`./${path}`, {
+    method,
+    credentials: 'same-origin',
+    cache: 'no-store',
+    ...(signal ? { signal } : {}),
+    ...(body === undefined ? {} : { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
+  });
+  if (!response.ok) throw await explain(response);
+  return (await response.json()) as T;
+}
+
+export const listTokens = () => ask<Tokens>('GET', 'tokens');
+export const createToken = (token: CreateToken) => ask<CreatedToken>('POST', 'tokens', token);
+export const revokeToken = (id: string) => ask('DELETE', `tokens/${encodeURIComponent(id)}`);
+
+export const getBoard = (signal: AbortSignal) => ask<WorkBoard>('GET', 'work', undefined, signal);
+export const getWork = (slug: string, signal: AbortSignal) => ask<WorkSession>('GET', `work/${encodeURIComponent(slug)}`, undefined, signal);
 
 /** Uploads a file; `progress` hears how much of it has gone, from 0 to 1. */
 export function upload(file: Blob, name: string, progress: (part: number) => void): Promise<Uploaded> {

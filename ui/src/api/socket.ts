@@ -15,7 +15,7 @@ type Nothing = Record<string, never>;
 /** What can be asked, and what comes back. */
 export interface Methods {
   'sessions.list': [ListSessions, Rows];
-  'sessions.get': [OneSession, Row | { session: Row }];
+  'sessions.get': [OneSession, Row];
   'sessions.subscribe': [Nothing, Subscribed];
   'sessions.messages.subscribe': [SubscribeMessages, Subscribed];
   'sessions.messages.unsubscribe': [OneSession, Subscribed];

@@ -84,6 +84,10 @@ export type ChatStatus = 'started' | 'in_flight' | 'ok';
  */
 export type Decision = 'approve' | 'request_changes' | 'done';
 export type WaitStatus = ('ok' | 'error' | 'aborted') | 'timeout';
+/**
+ * The state of a work session, in the order of its life.
+ */
+export type WorkState = 'drafting' | 'planned' | 'active' | 'completed' | 'abandoned';
 
 /**
  * The body of every answer that is an error.
@@ -174,9 +178,9 @@ export interface Message {
   role: Role;
   content: Block[];
   /**
-   * RFC 3339.
+   * Milliseconds since 1970.
    */
-  timestamp: string;
+  timestamp: number;
   toolCallId?: string | null;
   toolName?: string | null;
   isError?: boolean | null;
@@ -546,6 +550,10 @@ export interface PlanView {
    */
   state: string;
   /**
+   * What the person said when they approved it or asked for changes.
+   */
+  note?: string | null;
+  /**
    * Markdown.
    */
   content: string;
@@ -902,4 +910,133 @@ export interface Login {
  */
 export interface Tokens {
   tokens: TokenRow[];
+}
+/**
+ * `GET /work`.
+ */
+export interface WorkBoard {
+  /**
+   * The top of the repository; absent when the gateway was not started in one that has work sessions.
+   */
+  repository?: string | null;
+  /**
+   * The branch that work lands on.
+   */
+  base?: string | null;
+  /**
+   * The remote could not be asked: this is what it said last.
+   */
+  isOld: boolean;
+  sessions: WorkRow[];
+}
+/**
+ * A work session in a list.
+ */
+export interface WorkRow {
+  slug: string;
+  state: WorkState;
+  title: string;
+  /**
+   * It can be claimed now.
+   */
+  ready: boolean;
+  /**
+   * What it depends on and is not completed.
+   */
+  waitsFor?: string[];
+  labels?: string[];
+  parent?: string | null;
+  holder?: WorkHolder | null;
+  /**
+   * What is half done.
+   */
+  note?: string | null;
+  /**
+   * The last line of its worklog.
+   */
+  lastLog?: string | null;
+}
+/**
+ * Who has a work session.
+ */
+export interface WorkHolder {
+  name: string;
+  agent?: string | null;
+  /**
+   * The key of the agent's session.
+   */
+  session?: string | null;
+  host: string;
+  /**
+   * RFC 3339.
+   */
+  since: string;
+  until: string;
+  /**
+   * Its lease has lapsed.
+   */
+  stale: boolean;
+  attempt: number;
+}
+/**
+ * `GET /work/{slug}`.
+ */
+export interface WorkSession {
+  slug: string;
+  state: WorkState;
+  title: string;
+  /**
+   * It can be claimed now.
+   */
+  ready: boolean;
+  /**
+   * What it depends on and is not completed.
+   */
+  waitsFor?: string[];
+  labels?: string[];
+  parent?: string | null;
+  holder?: WorkHolder | null;
+  /**
+   * What is half done.
+   */
+  note?: string | null;
+  /**
+   * The last line of its worklog.
+   */
+  lastLog?: string | null;
+  /**
+   * SESSION.md.
+   */
+  plan: string;
+  criteria: WorkCriterion[];
+  worklog?: string | null;
+  branch?: string | null;
+  /**
+   * Keys of the agents' sessions that worked on it, newest first.
+   */
+  sessions: string[];
+  /**
+   * Who had it, newest first.
+   */
+  history: WorkPast[];
+}
+export interface WorkCriterion {
+  text: string;
+  done: boolean;
+}
+/**
+ * One record of who had it.
+ */
+export interface WorkPast {
+  /**
+   * RFC 3339.
+   */
+  at: string;
+  /**
+   * `active`, `landing`, `released`, `completed` or `abandoned`.
+   */
+  phase: string;
+  name: string;
+  agent?: string | null;
+  reason?: string | null;
 }

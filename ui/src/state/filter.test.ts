@@ -23,6 +23,9 @@ test('filters apply to what changes as well', () => {
   expect(matches(one, { ...NO_FILTER, agent: 'main', status: 'running', kind: 'other' })).toBe(true);
   expect(matches(one, { ...NO_FILTER, status: 'idle' })).toBe(false);
   expect(agentOf(one)).toBe('main');
+  const archived = { ...one, archived: true };
+  expect(matches(archived, NO_FILTER)).toBe(false);
+  expect(matches(archived, { ...NO_FILTER, archived: true })).toBe(true);
 });
 
 test('only what was chosen is asked for', () => {

@@ -24,6 +24,7 @@ export function toRequest(filter: Filter): ListSessions {
 
 /** Tells whether a session that changed belongs into the list. */
 export function matches(row: Row, filter: Filter): boolean {
+  if (row.archived && !filter.archived) return false;
   if (filter.kind && row.kind !== filter.kind) return false;
   if (filter.agent && agentOf(row) !== filter.agent) return false;
   if (filter.status && (row.status ?? 'idle') !== filter.status) return false;

@@ -7,7 +7,7 @@ let clock = Date.parse('2026-03-01T10:00:00Z');
 function message(seq: number, role: Message['role'], content: Block[] | string, more: Partial<Message> = {}): Message {
   clock += 1000;
   return {
-    id: `m${seq}`, seq, role, timestamp: new Date(clock).toISOString(),
+    id: `m${seq}`, seq, role, timestamp: clock,
     content: typeof content === 'string' ? [{ type: 'text', text: content }] : content,
     ...more,
   };
@@ -92,4 +92,15 @@ test('a word for the program is no message', () => {
   expect(said(' ANNOUNCE_SKIP\n')).toBe('_(nothing more to say)_');
   expect(said('not REPLY_SKIP')).toBe('not REPLY_SKIP');
   expect(said('REPLY_SKIP', 'user')).toBe('REPLY_SKIP');
+});
+
+test('a file of the person is a file, and nobody else’s words are', () => {
+  const file: Block = { type: 'text', text: 'File "notes.txt":\n\nremember the milk' };
+  const blocks = (role: Message['role'], more: Partial<Message> = {}) => {
+    const item = group([message(1, role, [{ type: 'text', text: 'see' }, file], more)]).at(-1);
+    return item?.kind === 'said' ? item.blocks.map((block) => block.type) : undefined;
+  };
+  expect(blocks('user')).toEqual(['text', 'file']);
+  expect(blocks('assistant')).toEqual(['text', 'text']);
+  expect(blocks('user', { provenance: { kind: 'inter_session', sourceSessionKey: 'agent:b:main' } })).toEqual(['text', 'text']);
 });

@@ -12,7 +12,14 @@ export type Step =
   | { kind: 'thinking'; seq: number; text: string }
   | { kind: 'tool'; seq: number; id: string; name: string; arguments: Record<string, unknown>; result?: Message };
 
-export type Said = Exclude<Block, { type: 'thinking' | 'toolCall' | 'compaction' }>;
+/** A text file that the person attached. */
+export interface AttachedFile {
+  type: 'file';
+  name: string;
+  text: string;
+}
+
+export type Said = Exclude<Block, { type: 'thinking' | 'toolCall' | 'compaction' }> | AttachedFile;
 
 export type Item =
   | { kind: 'day'; key: string; at: number }
@@ -34,6 +41,8 @@ export type Item =
 const STEPS_MAX = 12;
 /** Replies that are words for the program and no messages. */
 const CONTROL_WORDS = ['REPLY_SKIP', 'ANNOUNCE_SKIP'];
+/** How a file that was attached to a message stands in it. */
+const FILE = /^File "([^\n]*)":\n\n/;
 /** After such a silence a speaker is named again. */
 const SILENCE_MS = 10 * 60_000;
 
@@ -55,6 +64,11 @@ export function speakerOf(message: Message): Speaker {
   return { kind: 'person' };
 }
 
+function fileOf(block: Extract<Block, { type: 'text' }>): Said {
+  const head = FILE.exec(block.text);
+  return head ? { type: 'file', name: head[1]!, text: block.text.slice(head[0].length) } : block;
+}
+
 const same = (a: Speaker | undefined, b: Speaker) =>
   a?.kind === b.kind &&
   (b.kind !== 'agent' || (a as typeof b).id === b.id) &&
@@ -69,7 +83,7 @@ export function group(messages: readonly Message[]): Item[] {
   let lastAt = 0;
 
   for (const message of messages) {
-    const at = new Date(message.timestamp).getTime() || lastAt;
+    const at = message.timestamp || lastAt;
     if (message.role === 'toolResult') {
       const call = calls.get(message.toolCallId ?? '');
       if (call && !call.result) {
@@ -141,7 +155,7 @@ export function group(messages: readonly Message[]): Item[] {
         case 'text':
           if (message.role === 'assistant' && CONTROL_WORDS.includes(block.text.trim())) {
             said.push({ type: 'text', text: '_(nothing more to say)_' });
-          } else if (block.text.trim()) said.push(block);
+          } else if (block.text.trim()) said.push(speaker.kind === 'person' ? fileOf(block) : block);
           break;
         default:
           said.push(block);

@@ -6,9 +6,9 @@ import type { Scope } from '../api/types';
 
 const scopes = computed(() => new Set(hello.value?.policy.scopes ?? []));
 
-/** Tells whether a right is there; `admin` includes the others. */
+/** Tells whether a right is there. The gateway names each of them: an agent's `admin` is not everything. */
 export function may(scope: Scope): boolean {
-  return scopes.value.has(scope) || scopes.value.has('admin');
+  return scopes.value.has(scope);
 }
 
 /** Returns why something is not possible, for the title of a disabled button; nothing when it is. */

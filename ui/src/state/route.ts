@@ -9,6 +9,7 @@ export type Route =
   | { view: 'session'; key: string; tab: Tab; seq?: number }
   | { view: 'new'; agent?: string }
   | { view: 'runs' }
+  | { view: 'work'; slug?: string }
   | { view: 'settings' };
 
 /** Returns the view that an address names; what it does not know is the home view. */
@@ -27,6 +28,8 @@ export function parse(hash: string): Route {
       return { view: 'new', ...(parts[1] ? { agent: parts[1] } : {}) };
     case 'runs':
       return { view: 'runs' };
+    case 'work':
+      return { view: 'work', ...(parts[1] ? { slug: parts[1] } : {}) };
     case 'settings':
       return { view: 'settings' };
     default:
@@ -46,6 +49,11 @@ function decode(part: string): string {
 export function sessionLink(key: string, place?: Tab | number): string {
   const name = encodeURIComponent(key).replaceAll('%3A', ':');
   return place === undefined || place === 'transcript' ? `#/s/${name}` : `#/s/${name}/${place}`;
+}
+
+/** Returns the address of the board, or of one work session on it. */
+export function workLink(slug?: string): string {
+  return slug === undefined ? '#/work' : `#/work/${encodeURIComponent(slug)}`;
 }
 
 const hash = signal(typeof location === 'undefined' ? '' : location.hash);

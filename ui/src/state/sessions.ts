@@ -2,8 +2,9 @@
 
 import { computed, effect, signal, untracked } from '@preact/signals';
 import { connection, on, onResync, request } from '../api/socket';
-import type { Agents, Row, SessionsChanged } from '../api/types';
+import type { Agents, Row, Rows, SessionsChanged } from '../api/types';
 import { type Filter, matches, NO_FILTER, toRequest, withRow } from './filter';
+import { type Glance, glanceOf } from './glance';
 
 const PAGE = 200;
 /** How many rows are asked for again at once after events were lost; the rest comes on scrolling. */
@@ -35,6 +36,24 @@ export function rowOf(reference: string): Row | undefined {
   return known.value.get(reference);
 }
 
+// What the list says of the newest messages, by session id.
+const glances = signal<ReadonlyMap<string, Glance>>(new Map());
+
+/** Returns how many messages a session has and what the newest says, if that was told. */
+export function glanceAt(sessionId: string): Glance | undefined {
+  return glances.value.get(sessionId);
+}
+
+/** Takes the newest messages out of rows that came with them: a list of thousands need not hold them. */
+function glanced(listed: Row[]): Row[] {
+  const next = new Map(glances.peek());
+  for (const { sessionId, messages } of listed) {
+    for (const message of messages ?? []) next.set(sessionId, glanceOf(message, next.get(sessionId)));
+  }
+  glances.value = next;
+  return listed.map(({ messages: _, ...row }) => row);
+}
+
 export function remember(seen: Row[]): void {
   const next = new Map(known.peek());
   for (const row of seen) next.set(row.key, row).set(row.sessionId, row);
@@ -43,14 +62,20 @@ export function remember(seen: Row[]): void {
 
 /** Fetches one session's row; it is remembered. */
 export async function fetchRow(reference: string): Promise<Row> {
-  const answer = await request('sessions.get', { key: reference });
-  const row = 'session' in answer ? answer.session : answer;
+  const row = await request('sessions.get', { key: reference });
   remember([row]);
   return row;
 }
 
 async function fetchPage(offset: number, limit: number) {
-  return request('sessions.list', { ...toRequest(filter.peek()), limit, offset });
+  const page = await request('sessions.list', { ...toRequest(filter.peek()), limit, offset, messageLimit: 1 });
+  return { ...page, sessions: glanced(page.sessions) };
+}
+
+/** The gateway counts only so far; what is loaded says more, and all of it says everything. */
+function counted(page: Rows, loaded: number): void {
+  const atLeast = !complete && (page.totalIsMinimum ?? false);
+  total.value = { count: Math.max(page.total, loaded), atLeast };
 }
 
 /** Loads the list from its beginning, at least as far as it was loaded. */
@@ -68,7 +93,7 @@ export async function reload(): Promise<void> {
       if (mine !== generation) return;
       for (const row of page.sessions) loaded.set(row.key, row);
       complete = page.sessions.length < PAGE;
-      total.value = { count: page.total, atLeast: page.totalIsMinimum ?? false };
+      counted(page, loaded.size);
       if (complete || loaded.size >= goal) break;
     }
     rows.value = [...loaded.values()];
@@ -93,6 +118,7 @@ export async function loadMore(): Promise<void> {
     const merged = new Map(rows.peek().map((row) => [row.key, row]));
     for (const row of page.sessions) if (!merged.has(row.key)) merged.set(row.key, row);
     complete = page.sessions.length < PAGE;
+    counted(page, merged.size);
     rows.value = [...merged.values()];
     remember(page.sessions);
   } catch {
@@ -105,21 +131,26 @@ export const isComplete = () => complete;
 
 // Changes are applied once a frame, however many there are.
 let changes = new Map<string, SessionsChanged>();
+let heard = new Map<string, Glance>();
+let frame: number | undefined;
+
+function applySoon(): void {
+  frame ??= requestAnimationFrame(apply);
+}
 
 function apply(): void {
+  frame = undefined;
   const batch = changes;
   changes = new Map();
+  if (heard.size > 0) glances.value = new Map([...glances.peek(), ...heard]);
+  heard = new Map();
   let next = rows.peek();
   const seen: Row[] = [];
   for (const change of batch.values()) {
     const row = change.session ?? undefined;
     if (row) seen.push(row);
     const listed = next.some((other) => other.key === change.sessionKey);
-    const gone =
-      change.phase === 'deleted' ||
-      !row ||
-      (change.phase === 'archived' && !filter.peek().archived) ||
-      !matches(row, { ...filter.peek(), status: '' });
+    const gone = change.phase === 'deleted' || !row || !matches(row, { ...filter.peek(), status: '' });
     // A session older than everything loaded belongs to a page that is still to come.
     const beyond = !complete && !listed && row && row.updatedAt < (next.at(-1)?.updatedAt ?? 0);
     if (gone ? listed : !beyond) next = withRow(next, change.sessionKey, gone ? undefined : row);
@@ -141,10 +172,13 @@ async function fetchAgents(): Promise<void> {
 
 export function watchSessions(): void {
   on('sessions.changed', (change) => {
-    if (changes.size === 0) requestAnimationFrame(apply);
-    // Of several changes the last one counts, but an archived session stays archived while it is written to.
-    const isArchived = changes.get(change.sessionKey)?.phase === 'archived' && change.phase === 'message';
-    changes.set(change.sessionKey, isArchived ? { ...change, phase: 'archived' } : change);
+    applySoon();
+    // Of several changes the last one counts: its row has them all.
+    changes.set(change.sessionKey, change);
+  });
+  on('session.message', ({ sessionId, message }) => {
+    applySoon();
+    heard.set(sessionId, glanceOf(message, heard.get(sessionId) ?? glances.peek().get(sessionId)));
   });
   onResync(() => {
     void request('sessions.subscribe', {}).catch(() => undefined);

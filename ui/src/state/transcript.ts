@@ -10,6 +10,8 @@ import { markSeen } from './settings';
 
 const PAGE = 100;
 const JUMP_PAGE = 1000;
+/** Of so many of the newest runs a bad end is shown. */
+const RUNS_MAX = 100;
 /** Past this many pages a gap is not worth closing: the transcript starts over at its end. */
 const CATCH_UP_PAGES = 5;
 
@@ -17,11 +19,10 @@ const CATCH_UP_PAGES = 5;
 export interface Sent {
   id: string;
   text: string;
-  files: string[];
+  files: { id: string; name: string }[];
   state: 'sending' | 'queued' | 'failed';
   runId?: string;
   error?: string;
-  attachments: string[];
 }
 
 export class Transcript {
@@ -227,7 +228,7 @@ export class Transcript {
 
   private async fetchRuns(): Promise<void> {
     try {
-      const { runs } = await request('runs.list', { session: this.key, limit: 20 });
+      const { runs } = await request('runs.list', { session: this.key, limit: RUNS_MAX });
       batch(() => {
         this.runs.value = runs;
         const going = new Set(runs.filter((run) => run.state === 'running').map((run) => run.runId));
@@ -250,10 +251,8 @@ export class Transcript {
   }
 
   /** Sends a message. The same `id` never starts a second run, so a failed send can be repeated. */
-  async send(text: string, attachments: { id: string; name: string }[], id: string = crypto.randomUUID()): Promise<void> {
-    const entry: Sent = {
-      id, text, state: 'sending', files: attachments.map((file) => file.name), attachments: attachments.map((file) => file.id),
-    };
+  async send(text: string, files: Sent['files'], id: string = crypto.randomUUID()): Promise<void> {
+    const entry: Sent = { id, text, state: 'sending', files };
     this.sent.value = [...this.sent.value.filter((other) => other.id !== id), entry];
     await this.deliver(entry);
   }
@@ -263,7 +262,7 @@ export class Transcript {
     try {
       const answer = await request('chat.send', {
         sessionKey: this.key, message: entry.text, idempotencyKey: entry.id,
-        ...(entry.attachments.length ? { attachments: entry.attachments } : {}),
+        ...(entry.files.length ? { attachments: entry.files.map((file) => file.id) } : {}),
       });
       this.change(entry.id, { state: 'queued', runId: answer.runId });
       this.settle();
@@ -275,6 +274,12 @@ export class Transcript {
 
   discard(id: string): void {
     this.sent.value = this.sent.value.filter((entry) => entry.id !== id);
+  }
+
+  /** Takes a file off a message that was not sent, as when the gateway refuses it. */
+  detach(id: string, file: string): void {
+    const entry = this.sent.value.find((other) => other.id === id);
+    if (entry?.state === 'failed') this.change(id, { files: entry.files.filter((other) => other.id !== file) });
   }
 
   private change(id: string, part: Partial<Sent>): void {

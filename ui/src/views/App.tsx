@@ -5,6 +5,8 @@ import { connection } from '../api/socket';
 import { open } from '../state/open';
 import { route } from '../state/route';
 import { rows } from '../state/sessions';
+import { titleOfWork } from '../state/work';
+import { oneLine } from '../text/clean';
 import { OfflineBar } from './Connection';
 import { Help, helpOpen } from './Help';
 import { AllRuns, Home, NewSession, Settings } from './Pages';
@@ -12,11 +14,18 @@ import { notice, spoken, titleOf } from './parts';
 import { SessionView } from './SessionView';
 import { Sidebar } from './Sidebar';
 import { SignIn } from './SignIn';
+import { WorkBoardView } from './WorkBoard';
+import { WorkSessionView } from './WorkSession';
 
 export function App() {
   const at = route.value;
   const signedOut = connection.value.name === 'signed_out' ? connection.value : undefined;
-  const title = at.view === 'session' ? titleOf(open.value?.row.value, at.key) : { home: '', new: 'New session', runs: 'Runs', settings: 'Settings' }[at.view];
+  const title =
+    at.view === 'session'
+      ? titleOf(open.value?.row.value, at.key)
+      : at.view === 'work' && at.slug !== undefined
+        ? oneLine(titleOfWork(at.slug))
+        : { home: '', new: 'New session', runs: 'Runs', work: 'Work sessions', settings: 'Settings' }[at.view];
   const running = rows.value.some((row) => row.status === 'running');
   useEffect(() => {
     document.title = `${running ? '● ' : ''}${title ? `${title} – ` : ''}Intersession`;
@@ -34,6 +43,7 @@ export function App() {
           {at.view === 'session' && <SessionView at={at} />}
           {at.view === 'new' && <NewSession agent={at.agent} />}
           {at.view === 'runs' && <AllRuns />}
+          {at.view === 'work' && (at.slug === undefined ? <WorkBoardView /> : <WorkSessionView key={at.slug} slug={at.slug} />)}
           {at.view === 'settings' && <Settings />}
         </main>
       </div>

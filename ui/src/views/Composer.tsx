@@ -10,6 +10,7 @@ import { draft, keepDraft } from '../state/settings';
 import type { Transcript } from '../state/transcript';
 import { oneLine } from '../text/clean';
 import { duration, size } from '../text/time';
+import { dragging, dropped } from './drops';
 import { attempt, Icon, tell } from './parts';
 
 const FILE_MAX = 12 * 1024 * 1024;
@@ -29,7 +30,6 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
   const key = transcript.reference;
   const [text, setText] = useState(() => draft(key));
   const [files, setFiles] = useState<Attached[]>([]);
-  const [isOver, setOver] = useState(false);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const row = transcript.row.value;
@@ -69,7 +69,10 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
   };
 
   const attach = (list: Iterable<File>) => {
-    if (forbidden) return;
+    if (forbidden) {
+      tell(forbidden, 'bad');
+      return;
+    }
     for (const file of list) {
       const name = file.name || 'pasted.png';
       if (file.size > FILE_MAX) {
@@ -91,27 +94,20 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
     }
   };
 
+  const waiting = dropped.value;
+  useEffect(() => {
+    if (!waiting) return;
+    dropped.value = undefined;
+    if (waiting.key === key) attach(waiting.files);
+  }, [waiting]);
+
   const stop = () => void attempt(() => transcript.abort());
 
   return (
     <div class="composer-frame">
       <div class="composer column">
         <Activity isRunning={isRunning} since={going[0]?.startedAt ?? undefined} agent={row ? agentOf(row) : ''} queued={queued.length} />
-        <div
-          class={`composer-box${isOver ? ' over' : ''}${forbidden ? ' forbidden' : ''}`}
-          onDragOver={(event) => {
-            if (!event.dataTransfer?.types.includes('Files')) return;
-            event.preventDefault();
-            setOver(true);
-          }}
-          onDragLeave={() => setOver(false)}
-          onDrop={(event) => {
-            setOver(false);
-            if (!event.dataTransfer?.files.length) return;
-            event.preventDefault();
-            attach(event.dataTransfer.files);
-          }}
-        >
+        <div class={`composer-box${dragging.value ? ' over' : ''}${forbidden ? ' forbidden' : ''}`}>
           {files.length > 0 && (
             <ul class="attached" aria-label="Attached files">
               {files.map((file, index) => (

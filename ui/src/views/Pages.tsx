@@ -12,12 +12,13 @@ import { oneLine } from '../text/clean';
 import { size } from '../text/time';
 import { attempt, Empty, Icon, Logo } from './parts';
 import { RunsPane } from './RunsPane';
+import { Tokens } from './Tokens';
 
 function PageHead({ title }: { title: string }) {
   return (
     <header class="head">
       <a class="icon-button back" href="#/" aria-label="Back to the sessions"><Icon name="back" /></a>
-      <div class="head-title"><h1>{title}</h1></div>
+      <div class="head-title"><h1 id="panel-heading" tabIndex={-1}>{title}</h1></div>
     </header>
   );
 }
@@ -111,6 +112,9 @@ export function NewSession({ agent: asked }: { agent: string | undefined }) {
                   if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
                     event.preventDefault();
                     void start();
+                  } else if (event.key === 'Escape' && !event.isComposing) {
+                    event.stopPropagation();
+                    event.currentTarget.blur();
                   }
                 }}
               />
@@ -130,7 +134,7 @@ const SCOPES: { scope: Scope; words: string }[] = [
   { scope: 'read', words: 'See sessions, transcripts and runs' },
   { scope: 'write', words: 'Send messages, start and stop runs' },
   { scope: 'review', words: 'Approve plans or ask for changes' },
-  { scope: 'admin', words: 'Rename, archive, reset and delete sessions' },
+  { scope: 'admin', words: 'Rename, archive, reset and delete sessions; make and revoke tokens' },
 ];
 
 const THEMES: { value: Theme; name: string }[] = [
@@ -182,8 +186,8 @@ export function Settings() {
                 </li>
               ))}
             </ul>
-            <p class="hint">Tokens with fewer rights are made with <code>sess token create</code>.</p>
           </section>
+          {may('admin') && <Tokens />}
           <section aria-labelledby="set-out">
             <h2 id="set-out">This browser</h2>
             <p class="hint">Signing out removes the cookie. Drafts and the theme stay here; the token was never here.</p>

@@ -8,13 +8,16 @@ import { denied } from '../state/rights';
 import { go, sessionLink } from '../state/route';
 import type { Transcript } from '../state/transcript';
 import { diffLines, type DiffLine, hunks } from '../text/diff';
-import { oneLine } from '../text/clean';
+import { manyLines, oneLine } from '../text/clean';
 import { size } from '../text/time';
 import { Ago, announce, Empty, Icon, Markdown, Skeleton, tell } from './parts';
 
 const STATES: Record<string, string> = {
   draft: 'Draft', ready: 'Ready for review', approved: 'Approved', changes_requested: 'Changes requested', done: 'Done',
 };
+
+/** What each decision makes of a plan. */
+const OUTCOMES: Record<Decision, string> = { approve: 'approved', request_changes: 'changes_requested', done: 'done' };
 
 export function PlanPane({ transcript }: { transcript: Transcript }) {
   const standing = plan.value;
@@ -59,6 +62,7 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
   const numbers = newest.revisions.map((row) => row.revision);
   const previous = numbers.filter((number) => number < revision).at(-1);
   const about = newest.revisions.find((row) => row.revision === revision);
+  const note = revision === newest.revision ? noteOf(newest) : '';
   return (
     <div class="pane plan">
       <div class="plan-bar">
@@ -94,6 +98,12 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
       )}
       <div class="scroll" tabIndex={0} role="region" aria-label={mode.name === 'compare' ? 'Changes' : 'Plan'}>
         <div class="column plan-page">
+          {note && (
+            <aside class="plan-note" aria-label="Note of the review">
+              <strong>{newest.state === 'changes_requested' ? `Asked to change in revision ${revision}` : `Noted on revision ${revision}`}</strong>
+              <p>{manyLines(note)}</p>
+            </aside>
+          )}
           {mode.name === 'compare' ? (
             <Changes reference={reference} from={mode.from} to={mode.to} known={newest} />
           ) : mode.revision !== undefined && mode.revision !== shown.revision ? (
@@ -111,6 +121,11 @@ function Plan({ newest, reference }: { newest: PlanView; reference: string }) {
       />
     </div>
   );
+}
+
+/** Returns what the person wrote when they decided about the newest revision. */
+function noteOf(plan: PlanView): string {
+  return (plan.note ?? '').trim();
 }
 
 function Revisions({ label, value, plan, onChange }: { label: string; value: number; plan: PlanView; onChange: (revision: number) => void }) {
@@ -199,7 +214,7 @@ function Review(props: {
   const [asking, setAsking] = useState(false);
   const [note, setNote] = useState('');
   const [busy, setBusy] = useState(false);
-  const [conflict, setConflict] = useState<{ looked: number; message: string } | undefined>();
+  const [conflict, setConflict] = useState<{ looked: number } | undefined>();
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (asking) field.current?.focus();
@@ -210,23 +225,30 @@ function Review(props: {
   const decide = async (decision: Decision) => {
     setBusy(true);
     setConflict(undefined);
+    let refusal: unknown;
     try {
       await request('plans.review', {
         sessionKey: props.reference, revision: looked, decision, ...(note.trim() && decision === 'request_changes' ? { note: note.trim() } : {}),
       });
+    } catch (error) {
+      refusal = error;
+    }
+    // How the plan stands now says what became of the decision, and why.
+    await fetchPlan();
+    setBusy(false);
+    const standing = plan.peek();
+    const isSo = standing.name === 'here' && standing.plan.revision === looked && standing.plan.state === OUTCOMES[decision];
+    if (refusal instanceof RequestError && refusal.code === 'conflict' && !isSo) setConflict({ looked });
+    else if (refusal && !isSo) tell((refusal as Error).message, 'bad');
+    else {
       setAsking(false);
       setNote('');
       tell(decision === 'approve' ? `Revision ${looked} is approved.` : decision === 'done' ? 'The plan is done.' : 'The agent is asked for changes.');
-    } catch (error) {
-      if (error instanceof RequestError && error.code === 'conflict') setConflict({ looked, message: error.message });
-      else tell((error as Error).message, 'bad');
     }
-    setBusy(false);
-    await fetchPlan();
   };
 
-  const reason = forbidden ?? (isNewest ? undefined : `Only the newest revision (${newest.revision}) can be reviewed.`);
-  const open = newest.state === 'ready' || newest.state === 'draft' || newest.state === 'changes_requested';
+  const reason = forbidden ?? unready(newest) ?? (isNewest ? undefined : `Only the newest revision (${newest.revision}) can be reviewed.`);
+  const open = newest.state !== 'approved' && newest.state !== 'done';
   return (
     <footer class="review column" aria-label="Review">
       {conflict && (
@@ -234,12 +256,7 @@ function Review(props: {
           <Icon name="warn" />
           <div>
             <strong>Your decision was not recorded.</strong>
-            <p>
-              {newest.revision > conflict.looked
-                ? `The plan changed while you were reading: you looked at revision ${conflict.looked}, the newest is ${newest.revision}.`
-                : 'Somebody else decided before you.'}{' '}
-              <span class="muted">{oneLine(conflict.message)}</span>
-            </p>
+            <p>{whyNot(newest, conflict.looked)}</p>
             {newest.revision > conflict.looked && (
               <button type="button" onClick={() => props.onCompare(conflict.looked, newest.revision)}>Show what changed</button>
             )}
@@ -247,7 +264,7 @@ function Review(props: {
           <button type="button" class="icon-button" aria-label="Close" onClick={() => setConflict(undefined)}><Icon name="close" /></button>
         </div>
       )}
-      {asking && (
+      {asking && newest.state === 'ready' && (
         <div class="review-note">
           <label for="review-note">What should change?</label>
           <textarea
@@ -266,9 +283,9 @@ function Review(props: {
       <div class="review-actions">
         {open ? (
           <>
-            <span class="review-about">{reason ?? <>Your decision is about revision <strong>{looked}</strong>.</>}</span>
+            <span class="review-about" role="status">{reason ?? <>Your decision is about revision <strong>{looked}</strong>.</>}</span>
             <span class="grow" />
-            {asking ? (
+            {asking && newest.state === 'ready' ? (
               <>
                 <button type="button" onClick={() => setAsking(false)}>Cancel</button>
                 <button type="button" class="primary" disabled={busy || Boolean(reason)} title={reason} onClick={() => void decide('request_changes')}>Request changes</button>
@@ -283,7 +300,7 @@ function Review(props: {
           </>
         ) : (
           <>
-            <span class="review-about">{newest.state === 'approved' ? `Revision ${newest.revision} is approved.` : 'This plan is done.'}</span>
+            <span class="review-about" role="status">{newest.state === 'approved' ? `Revision ${newest.revision} is approved.` : 'This plan is done.'}</span>
             <span class="grow" />
             {newest.state === 'approved' && (
               <button type="button" disabled={busy || Boolean(forbidden)} title={forbidden} onClick={() => void decide('done')}><Icon name="check" />Mark done</button>
@@ -293,4 +310,25 @@ function Review(props: {
       </div>
     </footer>
   );
+}
+
+/** Returns why a plan is not to be reviewed now; nothing when it is. */
+function unready(plan: PlanView): string | undefined {
+  switch (plan.state) {
+    case 'ready':
+      return undefined;
+    case 'draft':
+      return `Revision ${plan.revision} is a draft: the agent has not asked for a review yet.`;
+    case 'changes_requested':
+      return `Changes to revision ${plan.revision} are requested; the next one can be reviewed when the agent is ready.`;
+    default:
+      return `The plan is ${oneLine(plan.state)}.`;
+  }
+}
+
+/** Returns why a decision about a revision was refused, from how the plan stands now. */
+function whyNot(plan: PlanView, looked: number): string {
+  if (plan.revision > looked) return `The plan changed while you were reading: you looked at revision ${looked}, the newest is ${plan.revision}.`;
+  if (plan.state === 'draft') return 'The plan is a draft again: the agent has not asked for a review yet.';
+  return `It was decided in another place meanwhile: the plan is “${STATES[plan.state] ?? oneLine(plan.state)}”.`;
 }

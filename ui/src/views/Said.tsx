@@ -7,12 +7,17 @@ import { agentOf } from '../state/filter';
 import type { Item, Said, Speaker } from '../state/group';
 import { sessionLink } from '../state/route';
 import type { Sent, Transcript } from '../state/transcript';
-import { oneLine } from '../text/clean';
+import { manyLines, oneLine } from '../text/clean';
 import { toHtmlOnce } from '../text/markdown';
-import { amount, clock, cost, moment } from '../text/time';
+import { amount, clock, cost, moment, size } from '../text/time';
+import { parseReport, type Report } from '../text/report';
 import { Icon, Markdown, SessionLink } from './parts';
 
 const IMAGES = /^image\/(png|jpeg|gif|webp|avif)$/;
+/** How replies end when nothing is wrong: our word first, then those of agents whose transcripts were imported. */
+const USUAL_ENDS = ['end', 'tool_calls', 'end_turn', 'stop', 'stop_sequence', 'tool_use', 'toolUse'];
+/** Longer files are cut on the page. */
+const FILE_SHOWN_MAX = 20_000;
 
 export function SaidRow({ item, sessionKey, marked }: { item: Extract<Item, { kind: 'said' }>; sessionKey: string; marked: boolean }) {
   const { speaker, message } = item;
@@ -20,9 +25,9 @@ export function SaidRow({ item, sessionKey, marked }: { item: Extract<Item, { ki
     <article class={`said column ${speaker.kind}${marked ? ' marked' : ''}`} tabIndex={-1} aria-label={`${spokenName(speaker)}, ${clock(item.at)}`}>
       {item.named && <By speaker={speaker} at={item.at} link={sessionLink(sessionKey, item.seq)} detail={detailOf(item)} />}
       <div class="words">
-        {item.blocks.map((block, index) => <Words key={index} block={block} />)}
+        {item.blocks.map((block, index) => <Words key={index} block={block} speaker={speaker} />)}
       </div>
-      {message.stopReason && !['end_turn', 'stop', 'tool_use', 'tool_calls', 'toolUse'].includes(message.stopReason) && (
+      {message.stopReason && !USUAL_ENDS.includes(message.stopReason) && (
         <p class="stopped">Stopped: {oneLine(message.stopReason)}</p>
       )}
     </article>
@@ -75,10 +80,15 @@ export function By(props: { speaker: Speaker; at?: number; link?: string; detail
   );
 }
 
-function Words({ block }: { block: Said }) {
+function Words({ block, speaker }: { block: Said; speaker: Speaker }) {
   switch (block.type) {
-    case 'text':
-      return <Markdown text={block.text} />;
+    case 'text': {
+      // Reports come from the sessions they are about.
+      const report = speaker.kind === 'peer' || speaker.kind === 'system' ? parseReport(block.text) : undefined;
+      return report ? <ReportWords report={report} /> : <Markdown text={block.text} />;
+    }
+    case 'file':
+      return <FileWords name={block.name} text={block.text} />;
     case 'image':
       return <Picture mimeType={block.mimeType} data={block.data ?? undefined} />;
     case 'subSession':
@@ -89,6 +99,28 @@ function Words({ block }: { block: Said }) {
       // A later version may have kinds that this one does not know.
       return <p class="unknown">A part of the kind “{oneLine(String((block as { type: unknown }).type))}” that this page cannot show.</p>;
   }
+}
+
+function ReportWords({ report }: { report: Report }) {
+  return (
+    <dl class="report">
+      <div><dt>Status</dt><dd>{oneLine(report.status)}</dd></div>
+      <div><dt>Result</dt><dd><Markdown text={report.result} /></dd></div>
+      <div><dt>Notes</dt><dd>{manyLines(report.notes)}</dd></div>
+      <div><dt>Stats</dt><dd class="muted">{oneLine(report.stats)}</dd></div>
+    </dl>
+  );
+}
+
+function FileWords({ name, text }: { name: string; text: string }) {
+  const cut = text.length - FILE_SHOWN_MAX;
+  return (
+    <details class="file-words">
+      <summary><Icon name="file" /><span class="file-name">{oneLine(name) || 'A file'}</span><span class="file-size">{size(new Blob([text]).size)}</span></summary>
+      <pre tabIndex={0} aria-label={`Text of ${oneLine(name) || 'the file'}`}>{manyLines(text.slice(0, FILE_SHOWN_MAX))}</pre>
+      {cut > 0 && <p class="cut">{cut.toLocaleString('en')} more characters.</p>}
+    </details>
+  );
 }
 
 export function Picture({ mimeType, data }: { mimeType: string; data: string | undefined }) {
@@ -122,12 +154,25 @@ export function SentRow({ entry, transcript }: { entry: Sent; transcript: Transc
       </header>
       <div class="words">
         <Markdown text={entry.text} />
-        {entry.files.length > 0 && <p class="files">{entry.files.map((name) => <span class="file" key={name}><Icon name="file" />{oneLine(name)}</span>)}</p>}
+        {entry.files.length > 0 && (
+          <ul class="files" aria-label="Attached files">
+            {entry.files.map((file) => (
+              <li class="file" key={file.id}>
+                <Icon name="file" />{oneLine(file.name)}
+                {entry.state === 'failed' && (
+                  <button type="button" class="icon-button" aria-label={`Remove ${oneLine(file.name)}`} onClick={() => transcript.detach(entry.id, file.id)}>
+                    <Icon name="close" />
+                  </button>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
       </div>
       {entry.state === 'failed' && (
         <p class="failed" role="alert">
           <Icon name="warn" /><span>{entry.error}</span>
-          <button type="button" class="quiet" onClick={() => void transcript.deliver(entry)}>Send again</button>
+          <button type="button" class="quiet" disabled={!entry.text && entry.files.length === 0} onClick={() => void transcript.deliver(entry)}>Send again</button>
           <button type="button" class="quiet" onClick={() => transcript.discard(entry.id)}>Discard</button>
         </p>
       )}
@@ -142,16 +187,16 @@ const OUTCOMES: Record<string, string> = {
   failed: 'The run failed.', timed_out: 'The run took too long and was stopped.', cancelled: 'The run was cancelled.', aborted: 'The run was aborted.',
 };
 
-/** How the newest run ended, when it did not end well. */
+/** How a run ended, when it did not end well. */
 export function Outcome({ run }: { run: RunRow }) {
   const bad = run.state === 'failed' || run.state === 'timed_out';
   return (
-    <div class={`outcome column${bad ? ' bad' : ''}`}>
+    <article class={`outcome column${bad ? ' bad' : ''}`} tabIndex={-1} aria-label={OUTCOMES[run.state]}>
       <Icon name={bad ? 'warn' : 'note'} />
       <div>
         <strong>{OUTCOMES[run.state]}</strong>
-        {run.error && <p>{oneLine(run.error)}</p>}
+        {run.error && run.error !== run.state && <p>{oneLine(run.error)}</p>}
       </div>
-    </div>
+    </article>
   );
 }

@@ -5,12 +5,12 @@ import { request } from '../api/socket';
 import type { Row } from '../api/types';
 import { agentOf } from '../state/filter';
 import { open, plan } from '../state/open';
-import { denied, may } from '../state/rights';
+import { may } from '../state/rights';
 import { go, type Route, sessionLink, type Tab } from '../state/route';
 import type { Transcript } from '../state/transcript';
 import { oneLine } from '../text/clean';
 import { amount, cost } from '../text/time';
-import { attempt, Dialog, Icon, type IconName, SessionLink, StatusDot, tell, titleOf } from './parts';
+import { attempt, Confirm, Dialog, Icon, type IconName, SessionLink, StatusDot, tell, titleOf } from './parts';
 import { PlanPane } from './PlanPane';
 import { RunsPane } from './RunsPane';
 import { TranscriptPane } from './TranscriptPane';
@@ -21,6 +21,7 @@ export function SessionView({ at }: { at: Extract<Route, { view: 'session' }> })
   return (
     <>
       <Head at={at} transcript={transcript} />
+      <h2 class="sr panel-heading" id="panel-heading" tabIndex={-1}>{TABS.find(({ tab }) => tab === at.tab)?.name}</h2>
       {at.tab === 'transcript' && <TranscriptPane key={at.key} transcript={transcript} seq={at.seq} />}
       {at.tab === 'plan' && <PlanPane key={at.key} transcript={transcript} />}
       {at.tab === 'runs' && <RunsPane key={at.key} session={at.key} />}
@@ -104,7 +105,7 @@ function Menu({ row }: { row: Row }) {
             type="button"
             class="danger"
             disabled={isMain}
-            title={isMain ? 'A main session cannot be deleted.' : denied('admin')}
+            title={isMain ? 'A main session cannot be deleted.' : undefined}
             onClick={choose(() => setAsking('delete'))}
           >
             Delete…
@@ -156,18 +157,6 @@ function Rename({ row, onClose }: { row: Row; onClose: () => void }) {
           <button type="submit" class="primary">Rename</button>
         </div>
       </form>
-    </Dialog>
-  );
-}
-
-function Confirm(props: { title: string; text: string; action: string; onYes: () => Promise<unknown>; onClose: () => void }) {
-  return (
-    <Dialog title={props.title} onClose={props.onClose}>
-      <p>{props.text}</p>
-      <div class="dialog-actions">
-        <button type="button" onClick={props.onClose}>Cancel</button>
-        <button type="button" class="danger" onClick={() => (props.onClose(), void attempt(props.onYes))}>{props.action}</button>
-      </div>
     </Dialog>
   );
 }

@@ -7,15 +7,15 @@ import type { Row } from '../api/types';
 import { type Props as ListProps, VirtualList } from '../lists/VirtualList';
 import { agentOf, type Filter, NO_FILTER } from '../state/filter';
 import { denied, may } from '../state/rights';
-import { go, route, sessionLink } from '../state/route';
-import { agents, filter, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, total } from '../state/sessions';
+import { go, route, sessionLink, workLink } from '../state/route';
+import { agents, filter, glanceAt, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, total } from '../state/sessions';
 import { isUnread } from '../state/settings';
 import { oneLine } from '../text/clean';
 import { amount, cost } from '../text/time';
 import { ConnectionBadge } from './Connection';
 import { Ago, Empty, Icon, Logo, Skeleton, StatusDot, titleOf } from './parts';
 
-const ROW_HEIGHT = 62;
+const ROW_HEIGHT = 80;
 const KINDS = ['main', 'group', 'cron', 'hook', 'node', 'other'];
 const STATUSES = ['running', 'queued', 'waiting', 'idle'];
 
@@ -44,6 +44,7 @@ export function Sidebar() {
       <SessionList current={current} />
       <div class="sidebar-foot">
         <a href="#/runs" aria-current={route.value.view === 'runs' ? 'page' : undefined}><Icon name="tree" />Runs</a>
+        {may('read') && <a href={workLink()} aria-current={route.value.view === 'work' ? 'page' : undefined} title="Work sessions (g w)"><Icon name="board" />Work</a>}
         <a href="#/settings" aria-current={route.value.view === 'settings' ? 'page' : undefined}><Icon name="gear" />Settings</a>
         <ConnectionBadge />
       </div>
@@ -162,7 +163,7 @@ function SessionList({ current }: { current: string | undefined }) {
           </Empty>
         ) : (
           <Empty icon="chat" title="No sessions yet">
-            <p>Start one here, with <code>sess run</code>, or connect an agent with <code>sess install</code>.</p>
+            <p>Start one here or with <code>sess run</code>, bring in those of other agents with <code>sess import</code>, or give an agent <code>sess mcp</code>.</p>
           </Empty>
         )}
       </div>
@@ -199,7 +200,9 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
   const status = row.status ?? 'idle';
   const unread = !isCurrent && isUnread(row.key, row.updatedAt);
   const title = titleOf(row, row.key);
+  const glance = glanceAt(row.sessionId);
   const numbers = [
+    glance ? `${glance.count.toLocaleString('en')} ${glance.count === 1 ? 'message' : 'messages'}` : '',
     row.totalTokens ? `${amount(row.totalTokens)} tok` : '',
     row.totalCost ? cost(row.totalCost) : '',
   ].filter(Boolean);
@@ -222,12 +225,13 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
         </span>
         <Ago at={row.updatedAt} />
       </span>
+      <span class="session-row-words">{glance?.words}</span>
       <span class="session-row-line info">
         <span class="session-row-info">
           <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
           {row.label && oneLine(row.label) !== title && <span class="label">{oneLine(row.label)}</span>}
           {row.channel && !['unknown', 'internal'].includes(row.channel) && <span>{oneLine(row.channel)}</span>}
-          {row.abortedLastRun && <span class="bad">aborted</span>}
+          {row.abortedLastRun && status === 'idle' && <span class="bad">aborted</span>}
         </span>
         <span class="session-row-numbers">{numbers.join(' · ')}</span>
       </span>

@@ -2,10 +2,10 @@
 
 import { computed, type ReadonlySignal } from '@preact/signals';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { RunRow } from '../api/types';
 import { VirtualList } from '../lists/VirtualList';
 import type { Item } from '../state/group';
 import { plan } from '../state/open';
+import { type OutcomeItem, withOutcomes } from '../state/outcomes';
 import { sessionLink } from '../state/route';
 import type { Sent, Transcript } from '../state/transcript';
 import { Composer } from './Composer';
@@ -18,21 +18,18 @@ type Line =
   | Item
   | { kind: 'edge'; key: string; hasMore: boolean }
   | { kind: 'stream'; key: string; text: string; named: boolean }
-  | { kind: 'sent'; key: string; entry: Sent }
-  | { kind: 'outcome'; key: string; run: RunRow };
+  | OutcomeItem
+  | { kind: 'sent'; key: string; entry: Sent };
 
 function linesOf(transcript: Transcript): ReadonlySignal<Line[]> {
   return computed(() => {
     const items = transcript.items.value;
-    const lines: Line[] = [{ kind: 'edge', key: 'edge', hasMore: transcript.hasMore.value }, ...items];
+    const hasMore = transcript.hasMore.value;
+    const lines: Line[] = [{ kind: 'edge', key: 'edge', hasMore }, ...withOutcomes(items, transcript.runs.value, hasMore)];
     const last = items.at(-1);
     const agentSpeaks = last !== undefined && last.kind !== 'day' && last.kind !== 'compaction' && last.speaker.kind === 'agent';
     for (const [run, text] of transcript.streams.value) {
       if (text) lines.push({ kind: 'stream', key: `stream:${run}`, text, named: !agentSpeaks });
-    }
-    const newest = transcript.runs.value.toSorted((a, b) => b.queuedAt - a.queuedAt)[0];
-    if (newest && ['failed', 'timed_out', 'cancelled', 'aborted'].includes(newest.state)) {
-      lines.push({ kind: 'outcome', key: `outcome:${newest.runId}`, run: newest });
     }
     for (const entry of transcript.sent.value) lines.push({ kind: 'sent', key: `sent:${entry.id}`, entry });
     return lines;

@@ -25,6 +25,7 @@ const PATHS = {
   more: 'M3 8h.01M8 8h.01M13 8h.01',
   gear: 'M8 10.2a2.2 2.2 0 1 0 0-4.4 2.2 2.2 0 0 0 0 4.4ZM8 1.5v1.8M8 12.7v1.8M1.5 8h1.8M12.7 8h1.8M3.4 3.4l1.3 1.3M11.3 11.3l1.3 1.3M3.4 12.6l1.3-1.3M11.3 4.7l1.3-1.3',
   tree: 'M3 2.5v8a2 2 0 0 0 2 2h2M3 5.5h4M9.5 3.5h4v4h-4zM9.5 10.5h4v4h-4z',
+  board: 'M1.8 2.5h3.4v11H1.8zM6.3 2.5h3.4v6.5H6.3zM10.8 2.5h3.4v9h-3.4z',
   plan: 'M3.5 1.5h9v13h-9zM6 5h4M6 8h4M6 11h2.5',
   chat: 'M2 3h12v8.5H7.5L4.5 14v-2.5H2z',
   filter: 'M2 4h12M4.5 8h7M7 12h2',
@@ -199,5 +200,18 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
         {props.children}
       </div>
     </dialog>
+  );
+}
+
+/** Asks before something that cannot be taken back. */
+export function Confirm(props: { title: string; text: string; action: string; onYes: () => Promise<unknown>; onClose: () => void }) {
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <p>{props.text}</p>
+      <div class="dialog-actions">
+        <button type="button" onClick={props.onClose}>Cancel</button>
+        <button type="button" class="danger" onClick={() => (props.onClose(), void attempt(props.onYes))}>{props.action}</button>
+      </div>
+    </Dialog>
   );
 }

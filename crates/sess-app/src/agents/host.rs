@@ -163,6 +163,7 @@ impl RunHost {
             ToolsetKind::SessionPlan => app_tools(Toolset::SessionPlan),
             ToolsetKind::SessionContext => app_tools(Toolset::SessionContext),
             ToolsetKind::Sessions => app_tools(Toolset::Sessions),
+            ToolsetKind::Work => app_tools(Toolset::Work),
             ToolsetKind::UserPrompt => {
                 Arc::new(UserPrompt { person: Arc::clone(&self.person), place: self.place() })
             }

@@ -42,12 +42,28 @@ impl Agents {
     ///
     /// Whatever it executes then is given up: what has not begun is queued again, the rest is `aborted`.
     pub async fn work(&self, work: Work, stop: &CancellationToken) -> Result<()> {
+        self.work_until(work, stop, stop).await
+    }
+
+    /// As [`Agents::work`]; what it executes at `stop` may end, until `give_up`.
+    pub async fn work_until(
+        &self,
+        work: Work,
+        stop: &CancellationToken,
+        give_up: &CancellationToken,
+    ) -> Result<()> {
         let mut node = Node::new(self, work)?;
         while !stop.is_cancelled() {
             node.look().await;
             tokio::select! {
                 () = node.woken() => {}
                 () = stop.cancelled() => {}
+            }
+        }
+        while !node.tasks.is_empty() && !give_up.is_cancelled() {
+            tokio::select! {
+                () = node.woken() => {}
+                () = give_up.cancelled() => {}
             }
         }
         node.attendance_halt.cancel();
@@ -261,7 +277,12 @@ impl Agents {
         } else if let Some(onlooker) = self.onlooker() {
             attendance.person = onlooker;
         }
+        let id = run.id.clone();
         let executed = self.execute(store, run, lease, stop, &attendance).await;
+        if let Err(error) = self.executed_alone(store, &id).await {
+            // Somebody wrote or reviewed it meanwhile, say: the person can still call it done.
+            tracing::warn!(%error, run = %id, "an executed plan was not called done");
+        }
         // What it started would pile up: nobody knows when this session is spoken to again.
         if !self.inner.seated.contains(session) {
             self.close_toolboxes(session);

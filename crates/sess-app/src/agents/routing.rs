@@ -1,22 +1,16 @@
-//! Host routing: commands that switch agents, and who executes an approved plan.
+//! Host routing: commands that switch agents, and what becomes of a plan that was reviewed.
 
 use sess_core::{
-    AgentId,
+    AgentId, RunId,
     agent::{Agent, Command},
-    message::{Body, Provenance, Role},
     plan::State,
     run::{Run, RunState},
     session::Session,
 };
-use sess_store::Span;
+use sess_store::Store;
 
-use super::{Agents, Request};
-use crate::{Caller, PlanText, Result};
-
-/// Where a note keeps which revision it tells of.
-const APPROVED_REVISION: &str = "approvedRevision";
-/// How far back the agent before the planner is looked for.
-const LOOKED_BACK_LEN: usize = 500;
+use super::Agents;
+use crate::{Caller, PlanText, Result, Review};
 
 /// What a line of the person's means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,34 +42,6 @@ impl Agents {
         all.flat_map(|agent| &agent.commands).find(|command| command.name == word)
     }
 
-    /// Returns who executes an approved plan.
-    ///
-    /// `plans.on_approve`, else the agent that was active before the planner,
-    /// else the one the session was begun with, else the first.
-    pub async fn executor(&self, session: &Session) -> Result<AgentId> {
-        let team = self.team();
-        if let Some(agent) = &team.on_approve {
-            return Ok(agent.clone());
-        }
-        let planner = &self.planner(session).await?.unwrap_or_else(|| session.agent.clone());
-        let page = self.app().store()?.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
-        for message in page.messages.iter().rev() {
-            let agent = message.parse()?.agent_id.filter(|agent| agent != planner);
-            if let Some(agent) = agent.filter(|agent| team.agent(agent).is_some()) {
-                return Ok(agent);
-            }
-        }
-        let begun_with = session.key.agent().filter(|agent| agent != planner && team.agent(agent).is_some());
-        Ok(begun_with.unwrap_or_else(|| team.entry().name.clone()))
-    }
-
-    /// Returns the agent that wrote the plan; what a person or another program added does not count.
-    async fn planner(&self, session: &Session) -> Result<Option<AgentId>> {
-        let log = self.app().store()?.plan_log(&session.id, LOOKED_BACK_LEN).await?;
-        let mut agents = log.iter().rev().filter_map(|written| written.agent.parse().ok());
-        Ok(agents.find(|agent| self.team().agent(agent).is_some()))
-    }
-
     /// Returns the plan, when it waits for the person's review.
     pub async fn plan_to_review(&self, session: &Session) -> Result<Option<PlanText>> {
         let plan = self.app().store()?.plan(&session.id).await?;
@@ -85,47 +51,9 @@ impl Agents {
         Ok(Some(self.app().plan_of(session).await?))
     }
 
-    /// Returns the request that tells the executing agent of an approved plan, when there
-    /// is one that it was not told of.
-    pub async fn approved(&self, session: &Session) -> Result<Option<Request>> {
-        let store = self.app().store()?;
-        let Some(plan) = store.plan(&session.id).await? else { return Ok(None) };
-        if plan.state != State::Approved {
-            return Ok(None);
-        }
-        let page = store.messages(&session.id, Span::Last, LOOKED_BACK_LEN).await?;
-        for message in &page.messages {
-            let told = message.parse()?.extra.get(APPROVED_REVISION).and_then(serde_json::Value::as_u64);
-            if told == Some(plan.revision) {
-                return Ok(None);
-            }
-        }
-        let text = format!(
-            "The plan has been approved: revision {}. Read it with read_session_plan and carry it out.",
-            plan.revision
-        );
-        let mut note = Body::text(Role::User, text, self.app().now());
-        note.provenance = Some(Provenance::InternalSystem);
-        note.extra.insert(APPROVED_REVISION.to_owned(), plan.revision.into());
-        let agent = self.executor(session).await?;
-        let session = session.clone().into();
-        Ok(Some(Request {
-            session,
-            agent,
-            text: String::new(),
-            from: None,
-            note: Some(note),
-            idempotency_key: None,
-        }))
-    }
-
-    /// Returns the request that tells the planner what the person wants changed.
-    pub async fn changes_requested(&self, session: &Session, revision: u64, note: &str) -> Result<Request> {
-        let planner = self.planner(session).await?.filter(|agent| self.team().agent(agent).is_some());
-        let agent = planner.unwrap_or_else(|| session.agent.clone());
-        let text = format!("The person asks for changes to plan revision {revision}: {note}");
-        let session = session.clone().into();
-        Ok(Request { session, agent, text, from: None, note: None, idempotency_key: None })
+    /// Returns what a person said about the plan, when nobody was told of it yet: the next turn begins with it.
+    pub async fn reviewed(&self, session: &Session) -> Result<Option<Review>> {
+        self.app().untold_review(self.team(), session).await
     }
 
     /// Calls an approved plan done, when the run that executed it ended well.
@@ -139,6 +67,19 @@ impl Agents {
             crate::ReviewPlan { verdict: sess_core::plan::Verdict::Done, revision: None, note: None };
         self.app().review_plan(owner, session, review).await?;
         Ok(true)
+    }
+
+    /// As [`Agents::executed`], for a run that nobody here has asked for.
+    pub(super) async fn executed_alone(&self, store: &dyn Store, run: &RunId) -> Result<()> {
+        let Some(run) = store.run(run).await?.filter(|run| run.state == RunState::Done) else {
+            return Ok(());
+        };
+        let Some(session) = store.session(&run.session).await? else { return Ok(()) };
+        if self.app().is_executing(&session, &run.id).await? {
+            let caller = self.caller_of(&session, &run, &run.agent, None);
+            self.executed(&caller, &session, &run).await?;
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,11 @@ mod sessions_list;
 mod sessions_reply;
 mod sessions_send;
 mod sessions_spawn;
+mod work_claim;
+mod work_finish;
+mod work_list;
+mod work_note;
+mod work_status;
 mod write_session_plan;
 
 use std::{fmt, str::FromStr, sync::LazyLock};
@@ -35,16 +40,21 @@ pub enum Toolset {
     SessionPlan,
     SessionContext,
     Sessions,
+    /// Work sessions of the repository around the caller.
+    Work,
 }
 
 impl Toolset {
-    pub const ALL: [Self; 3] = [Self::SessionPlan, Self::SessionContext, Self::Sessions];
+    pub const ALL: [Self; 4] = [Self::SessionPlan, Self::SessionContext, Self::Sessions, Self::Work];
+    /// What is served wherever the caller is: it needs no repository.
+    pub const ANYWHERE: [Self; 3] = [Self::SessionPlan, Self::SessionContext, Self::Sessions];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SessionPlan => "session_plan",
             Self::SessionContext => "session_context",
             Self::Sessions => "sessions",
+            Self::Work => "work",
         }
     }
 }
@@ -57,7 +67,7 @@ impl fmt::Display for Toolset {
 
 /// A name that is no toolset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown toolset \"{0}\": one of session_plan, session_context, sessions")]
+#[error("unknown toolset \"{0}\": one of session_plan, session_context, sessions, work")]
 pub struct UnknownToolset(pub String);
 
 impl FromStr for Toolset {
@@ -151,6 +161,11 @@ macro_rules! for_each_tool {
         $do!(agents_list::AgentsList);
         $do!(sessions_inbox::SessionsInbox);
         $do!(sessions_reply::SessionsReply);
+        $do!(work_list::WorkList);
+        $do!(work_claim::WorkClaim);
+        $do!(work_note::WorkNote);
+        $do!(work_status::WorkStatus);
+        $do!(work_finish::WorkFinish);
     };
 }
 
@@ -265,7 +280,7 @@ fn info<T: Tool>() -> ToolInfo {
         input_schema: schema::<T::Args>(),
         output_schema: match T::TOOLSET {
             Toolset::Sessions => with_refusals(schema::<T::Output>()),
-            Toolset::SessionPlan | Toolset::SessionContext => schema::<T::Output>(),
+            Toolset::SessionPlan | Toolset::SessionContext | Toolset::Work => schema::<T::Output>(),
         },
         annotations: T::ANNOTATIONS,
     }

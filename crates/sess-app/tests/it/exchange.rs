@@ -213,7 +213,7 @@ async fn announces_are_posted_again_until_they_are_delivered() {
     let world = {
         let configured = sess_app::Configured {
             team: Some(crate::stage::team(&["a", "b", "c"])),
-            rules: sess_core::rules::SessionRules::default(),
+            ..sess_app::Configured::default()
         };
         World::with(|settings| {
             settings.configured = sess_app::ConfigSource::fixed(configured);

@@ -23,6 +23,7 @@ mod secrets_out;
 
 mod events;
 mod identity;
+mod tokens;
 
 mod agents;
 

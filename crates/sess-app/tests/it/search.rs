@@ -1,6 +1,15 @@
 //! Search: what is found, by whom, and what of it is shown.
 
-use sess_app::{Caller, Found, Redaction};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use sess_app::{Caller, Found, ListRows, Redaction};
 use sess_core::policy::ContextVisibility;
 
 use crate::world::{World, text};
@@ -153,4 +162,149 @@ async fn archived_sessions_are_not_searched() {
     assert_eq!(world.found("needle").await.len(), 1);
     world.app.archive(&world.owner(), &session, true).await.expect("archived");
     assert_eq!(world.found("needle").await, [""; 0]);
+}
+
+/// How long one search may take: twice what the store gives itself.
+const SEARCH_WITHIN: Duration = Duration::from_secs(4);
+const TITLES: [&str; 6] =
+    ["100% of it", "under_score", "back\\slash", "it's \"quoted\"", "a'; DROP TABLE sessions; --", "%_%_%_%"];
+
+#[expect(clippy::disallowed_methods, reason = "`just test-faults` asks for more cases this way")]
+fn cases() -> u32 {
+    std::env::var("SESS_PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
+}
+
+/// What somebody types who knows SQL, FTS5 and LIKE, and means no good.
+fn typed() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        "retry",
+        "back*",
+        "-once",
+        "\"",
+        "'",
+        "*",
+        "-",
+        "^",
+        ":",
+        "(",
+        ")",
+        "{",
+        "}",
+        "+",
+        ",",
+        ";",
+        "--",
+        "/*",
+        "%",
+        "_",
+        "\\",
+        "\0",
+        "\n",
+        " ",
+        "  ",
+        "AND",
+        "OR",
+        "NOT",
+        "NEAR(",
+        "NEAR/2",
+        "words:",
+        "rowid:",
+        "{words}:",
+        "a*",
+        "*a*",
+        "%_%_%_%_%_%_",
+        "'; DROP TABLE sessions; --",
+        "\" OR 1=1 --",
+        "UNION SELECT",
+        "?1",
+        "$1",
+        ":x",
+        "@x",
+        "x'00'",
+        "char(0)",
+        "\u{202e}",
+        "\u{feff}",
+        "\u{fffd}",
+        "ß",
+        "İ",
+        "é",
+        "e\u{301}",
+        "数据",
+        "🎉",
+        "\u{1b}[2J",
+        "(((((((((",
+        "\"\"\"\"\"\"",
+        "* * * * *",
+        "a a a a a a a a a a a a a a",
+        "retry retry retry",
+        "-a -b -c",
+    ];
+    let piece = prop_oneof![
+        6 => proptest::sample::select(pieces).prop_map(str::to_owned),
+        1 => any::<String>(),
+        1 => "[a-e]{1,3}\\*?",
+        1 => (0..300_usize).prop_map(|length| "a".repeat(length)),
+    ];
+    proptest::collection::vec(piece, 0..20).prop_map(|pieces| pieces.concat())
+}
+
+#[test]
+fn whatever_is_typed_is_words_or_a_refusal_and_soon_over() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let world = World::new();
+    runtime.block_on(async {
+        for (n, title) in TITLES.iter().enumerate() {
+            let session = world.session(&format!("s-{n} title={title}")).await;
+            let said: Vec<String> = (0..500)
+                .map(|m| text("user", &format!("retry backoff {title} a b c {} once", m * 7 % 40)))
+                .collect();
+            world.messages(&session, &said.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        }
+    });
+    let mut runner =
+        TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
+    let (searched, refused) = (Cell::new(0), Cell::new(0));
+    let outcome = runner.run(&(typed(), 0..3_usize), |(words, limit)| {
+        runtime.block_on(async {
+            let owner = world.owner();
+            let begun = Instant::now();
+            match world.app.search(&owner, &words, limit * 50, None, Redaction::Masked).await {
+                Ok(_) => searched.set(searched.get() + 1),
+                Err(error) => {
+                    let told = error.to_string();
+                    let is_ours = told == "give at least one word to search for"
+                        || told.starts_with("too many words: ");
+                    assert!(is_ours, "{words:?}: {told}");
+                    refused.set(refused.get() + 1);
+                }
+            }
+            let ask = ListRows { search: Some(words.clone()), limit: Some(100), ..ListRows::default() };
+            match world.app.session_rows(&owner, &ask).await {
+                Ok(rows) => {
+                    // What is searched for is taken as it stands: no letter of it means anything else.
+                    let wanted = words.trim().to_ascii_lowercase();
+                    let named = |(n, title): (usize, &&str)| {
+                        let key = format!("agent:main:chat:s-{n}");
+                        title.to_ascii_lowercase().contains(&wanted) || key.contains(&wanted)
+                    };
+                    let expected = TITLES.iter().enumerate().filter(|pair| named(*pair)).count();
+                    assert_eq!(rows.count, expected, "{words:?}");
+                }
+                Err(error) => {
+                    let why = if words.trim().len() > 200 {
+                        "be at most 200 bytes"
+                    } else {
+                        "have no NUL character"
+                    };
+                    assert_eq!(error.to_string(), format!("search must {why}"), "{words:?}");
+                }
+            }
+            assert!(begun.elapsed() < SEARCH_WITHIN, "{words:?} took {:?}", begun.elapsed());
+        });
+        Ok(())
+    });
+    outcome.expect("nothing typed breaks the search");
+    let (searched, refused) = (searched.get(), refused.get());
+    assert!(searched > 0 && refused > 0, "{searched} searched for, {refused} refused");
+    assert_eq!(runtime.block_on(world.found("retry")).len(), 100, "everything is still there");
 }

@@ -162,7 +162,7 @@ pub(crate) fn team(names: &[&str]) -> Team {
 pub(crate) fn world(change: impl FnOnce(&mut SessionRules)) -> World {
     let mut rules = SessionRules::default();
     change(&mut rules);
-    let configured = Configured { team: Some(team(&["a", "b", "c"])), rules };
+    let configured = Configured { team: Some(team(&["a", "b", "c"])), rules, ..Configured::default() };
     World::with(|settings| {
         settings.configured = ConfigSource::fixed(configured);
         settings.cwd = Some(std::env::temp_dir().display().to_string());

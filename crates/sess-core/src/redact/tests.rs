@@ -12,6 +12,30 @@ fn masked(text: &str) -> String {
     redact(text).0.into_owned()
 }
 
+/// Writes letters and slashes of JSON as escapes.
+fn escaped(json: &str) -> String {
+    let mut after_backslash = false;
+    json.chars()
+        .map(|c| {
+            let is_escaped = after_backslash;
+            after_backslash = c == '\\' && !is_escaped;
+            match c {
+                '/' if !is_escaped => "\\/".to_owned(),
+                'a'..='z' | 'A'..='Z' if !is_escaped => format!("\\u{:04x}", u32::from(c)),
+                c => c.to_string(),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn json_without_a_secret_is_handed_on_as_it_is_written() {
+    let json = r#"{"role":"user","content":"nothing to hide\n","n":1.50}"#;
+    assert!(matches!(redact_json_text(json), Ok(Cow::Borrowed(text)) if text == json));
+    let json = r#"{"role":"user","content":"the key to it","n":1.50}"#;
+    assert!(matches!(redact_json_text(json), Ok(Cow::Borrowed(text)) if text == json));
+}
+
 #[test]
 fn every_known_form_is_masked() {
     for (text, expected) in secrets::FORMS {
@@ -150,6 +174,20 @@ proptest! {
     fn masking_twice_is_masking_once(parts in proptest::collection::vec(pieces(), 0..12)) {
         let once = masked(&parts.concat());
         prop_assert_eq!(masked(&once), once);
+    }
+
+    /// Written plainly, or with every character of it escaped.
+    #[test]
+    fn json_is_masked_as_it_is_written(name in pieces(), parts in proptest::collection::vec(pieces(), 0..6)) {
+        let mut value = json!({ "said": [{ name: parts.concat() }] });
+        let plain = value.to_string();
+        let escaped = escaped(&plain);
+        prop_assert_eq!(serde_json::from_str::<Value>(&escaped).expect("JSON"), value.clone());
+        redact_json(&mut value);
+        for written in [plain, escaped] {
+            let masked = redact_json_text(&written).expect("JSON");
+            prop_assert_eq!(serde_json::from_str::<Value>(&masked).expect("JSON"), value.clone());
+        }
     }
 
     #[test]

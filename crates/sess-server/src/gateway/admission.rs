@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -19,8 +19,8 @@ pub(super) const COOKIE: &str = "sess";
 
 /// In what time failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How many addresses are watched.
-const ADDRESSES_MAX: usize = 10_000;
+/// How many networks are watched.
+const NETWORKS_MAX: usize = 10_000;
 /// How many tokens are remembered that were let in before.
 const KNOWN_MAX: usize = 10_000;
 
@@ -81,9 +81,9 @@ impl State {
     }
 }
 
-/// Counts wrong tokens by the address that they come from, which a client cannot choose.
+/// Counts wrong tokens by the network that they come from, which a client cannot choose.
 ///
-/// An address that guesses too much gets nothing more looked at for a while, except tokens that were
+/// A network that guesses too much gets nothing more looked at for a while, except tokens that were
 /// let in before: these are no guesses, and their holders shall not suffer for a neighbour.
 pub(super) struct Guesses {
     most: u32,
@@ -96,11 +96,11 @@ impl Guesses {
         Self { most, failures: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Refuses an address that was wrong too often; `token` is what it comes with now.
+    /// Refuses a network that was wrong too often; `token` is what it comes with now.
     pub(super) fn check(&self, peer: IpAddr, token: &str) -> Result<(), Problem> {
         let since = {
             let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-            match failures.get(&peer) {
+            match failures.get(&network(peer)) {
                 Some((since, count)) if *count >= self.most && since.elapsed() < WINDOW => *since,
                 _ => return Ok(()),
             }
@@ -114,17 +114,21 @@ impl Guesses {
 
     pub(super) fn failed(&self, peer: IpAddr) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= ADDRESSES_MAX {
+        if failures.len() >= NETWORKS_MAX {
             failures.retain(|_, (since, _)| since.elapsed() < WINDOW);
         }
-        let (since, count) = failures.entry(peer).or_insert_with(|| (Instant::now(), 0));
+        if failures.len() >= NETWORKS_MAX {
+            // Whoever has that many networks is not stopped by counting, and may not fill the memory.
+            failures.clear();
+        }
+        let (since, count) = failures.entry(network(peer)).or_insert_with(|| (Instant::now(), 0));
         if since.elapsed() >= WINDOW {
             (*since, *count) = (Instant::now(), 0);
         }
         *count = count.saturating_add(1);
     }
 
-    fn counted(&self, token: &str) {
+    pub(super) fn counted(&self, token: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();
@@ -133,6 +137,40 @@ impl Guesses {
     }
 }
 
+/// Returns what somebody is given as a whole: one IPv4 address, or a /64 of IPv6.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
 fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_counted_as_one_and_there_is_room_for_so_many() {
+        let guesses = Guesses::new(3);
+        let peer = |text: &str| text.parse::<IpAddr>().expect(text);
+        for host in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"] {
+            assert!(guesses.check(peer(host), "x").is_ok(), "{host}");
+            guesses.failed(peer(host));
+        }
+        assert!(guesses.check(peer("2001:db8::4"), "x").is_err(), "the same network");
+        assert!(guesses.check(peer("2001:db8:0:1::1"), "x").is_ok(), "another one");
+        for _ in 0..3 {
+            guesses.failed(peer("192.0.2.1"));
+        }
+        assert!(guesses.check(peer("::ffff:192.0.2.1"), "x").is_err(), "the same address");
+        assert!(guesses.check(peer("192.0.2.2"), "x").is_ok());
+        for n in 0..2 * u32::try_from(NETWORKS_MAX).expect("few") {
+            guesses.failed(IpAddr::from(n.to_be_bytes()));
+        }
+        assert!(guesses.failures.lock().expect("no panic").len() <= NETWORKS_MAX);
+    }
 }

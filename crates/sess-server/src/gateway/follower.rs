@@ -22,8 +22,8 @@ pub(super) enum Heard {
     Reset(SessionId),
     /// It could not keep up; what it missed comes from the store now.
     Lagged,
-    /// Something else about the session, or text on its way.
-    News(Arc<Told>),
+    /// The session is gone, and nothing more comes of it.
+    Deleted(SessionId),
 }
 
 pub(super) struct Follower {
@@ -85,7 +85,7 @@ impl Follower {
                 // The hub lives as long as the gateway.
                 Err(RecvError::Closed) => std::future::pending().await,
                 Ok(told) => {
-                    if let Some(heard) = self.hear(told) {
+                    if let Some(heard) = self.hear(&told) {
                         return Ok(heard);
                     }
                 }
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    fn hear(&mut self, told: Arc<Told>) -> Option<Heard> {
+    fn hear(&mut self, told: &Told) -> Option<Heard> {
         match &told.news {
             // Not taken at its word: it may be one that was heard of already, from the store.
             News::Other(What::Created { .. }) if told.session != self.session => {
@@ -111,7 +111,8 @@ impl Follower {
                 self.seq = message.seq;
                 Some(Heard::Message { session: self.session.clone(), message: Arc::clone(message) })
             }
-            News::Other(_) | News::Delta { .. } => Some(Heard::News(told)),
+            News::Other(What::Deleted { .. }) => Some(Heard::Deleted(self.session.clone())),
+            News::Other(_) | News::Delta { .. } => None,
         }
     }
 }

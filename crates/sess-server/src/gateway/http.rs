@@ -5,8 +5,9 @@ pub(super) mod plans;
 pub(super) mod runs;
 pub(super) mod sessions;
 pub(super) mod tokens;
+pub(super) mod work;
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use axum::{
     body::Body,
@@ -16,26 +17,27 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use serde::{Serialize, de::DeserializeOwned};
-use sess_app::{Access, Caller, ReadEvents, Redaction};
+use sess_app::{Access, Caller, ChatFile, ReadEvents, Redaction};
 use sess_protocol::{errors::ErrorType, events::EventsPage, sessions::Uploaded};
 
 use super::{
     errors::Problem,
+    reading,
     routes::{Call, Takes},
     sse,
-    state::State,
 };
 
 /// How many events one page has when nobody says, and at most.
 const EVENTS_LEN: u64 = 100;
 const EVENTS_LEN_MAX: u64 = 1_000;
+/// How much of a body that is too large is read, as a multiple of what it may be, and for how long.
+const WASTE_FACTOR: usize = 4;
+const WASTE_WITHIN: Duration = Duration::from_secs(5);
 /// The longest name of an uploaded file.
 const NAME_BYTES_MAX: usize = 255;
 
 pub(super) async fn readyz(call: Call) -> Result<Response, Problem> {
-    if call.state.stop.is_cancelled() {
-        return Err(Problem::new(ErrorType::Unavailable, "the gateway is about to end"));
-    }
+    call.state.check_open()?;
     call.state.app.events_head().await?;
     Ok("ready\n".into_response())
 }
@@ -79,31 +81,26 @@ pub(super) async fn attach(call: Call, access: Access) -> Result<Response, Probl
     let given = call.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime_type = given.unwrap_or("application/octet-stream").to_owned();
     let state = call.state.clone();
-    let content = body(call).await?;
+    let bytes = Vec::from(body(call).await?);
     let id = state.app.new_file_id();
-    let size_bytes = content.len() as u64;
-    state.attachments.add(&access, id.clone(), name.clone(), mime_type.clone(), content)?;
+    let size_bytes = bytes.len() as u64;
+    let file = ChatFile { name: name.clone(), mime_type: mime_type.clone(), bytes };
+    state.app.check_file(&file)?;
+    state.attachments.add(&access, id.clone(), file)?;
     Ok(created(&Uploaded { id, name, mime_type, size_bytes }))
 }
 
 impl Call {
     /// Returns the caller that somebody with this access is; it is gone when the gateway ends.
-    pub(super) fn caller(&self, access: &Access) -> Caller {
-        self.state.caller(access)
+    fn caller(&self, access: &Access) -> Caller {
+        let mut caller = self.state.app.door_caller(access, None);
+        caller.gone = self.state.stop.child_token();
+        caller
     }
 
     /// Returns the session that the path names.
     fn session(&self) -> &str {
         self.param("sessionKey")
-    }
-}
-
-impl State {
-    /// Returns the caller that somebody with this access is; it is gone when the gateway ends.
-    pub(super) fn caller(&self, access: &Access) -> Caller {
-        let mut caller = self.app.door_caller(access, None);
-        caller.gone = self.stop.child_token();
-        caller
     }
 }
 
@@ -197,11 +194,40 @@ pub(super) fn check_body(call: &Call, takes: &Takes) -> Result<(), Problem> {
     }
 }
 
+/// Throws a body away that is refused, so that a client that writes first gets to read why.
+///
+/// Not one that is said to be far too large, and not when the client asked whether it may send.
+pub(super) async fn waste(call: Call) {
+    let (headers, most) = (call.request.headers(), call.body_bytes_max.saturating_mul(WASTE_FACTOR));
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if headers.contains_key(header::EXPECT) || length.is_some_and(|length: usize| length > most) {
+        return;
+    }
+    waste_body(&mut call.request.into_body(), most).await;
+}
+
+async fn waste_body(body: &mut Body, bytes_max: usize) {
+    let read = async {
+        let mut left = bytes_max;
+        while let Some(Ok(frame)) =
+            std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
+        {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _read = tokio::time::timeout(WASTE_WITHIN, read).await;
+}
+
 /// Reads a body as JSON, of at most the depth that the parser allows.
 async fn json_body<T: DeserializeOwned>(call: Call) -> Result<T, Problem> {
     let body = body(call).await?;
-    serde_json::from_slice(&body)
-        .map_err(|error| Problem::invalid(format!("the body is not as expected: {error}")))
+    reading::object(&body).map_err(|reading::Wrong { place, what }| {
+        let place = if place.is_empty() { place } else { format!("{place}: ") };
+        Problem::invalid(format!("the body is not as expected: {place}{what}"))
+    })
 }
 
 /// As [`json_body`]; nothing at all is the default.
@@ -221,6 +247,8 @@ pub(super) async fn body(call: Call) -> Result<Bytes, Problem> {
             let frame = frame.map_err(|_| Problem::invalid("the body ended before it was whole"))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > bytes_max {
+                drop(bytes);
+                waste_body(&mut body, bytes_max.saturating_mul(WASTE_FACTOR)).await;
                 return Err(Problem::too_large(bytes_max));
             }
             bytes.extend_from_slice(&data);

@@ -17,6 +17,8 @@ use sess_core::{RunId, SessionId, SessionKey};
 use tokio::sync::{OnceCell, broadcast};
 use tokio_util::sync::CancellationToken;
 
+use super::ws::Event;
+
 /// How much a follower of one session may be behind.
 const SESSION_QUEUE: usize = 256;
 /// How much a follower of everything may be behind.
@@ -38,6 +40,14 @@ pub(super) struct Told {
     pub(super) news: News,
     /// What it is to those who list sessions, as the payload of a frame; made once, for all of them.
     pub(super) changed: OnceCell<Arc<str>>,
+    /// What else it is to them, likewise.
+    pub(super) other: OnceLock<Option<Event>>,
+}
+
+impl Told {
+    fn new(session: SessionId, key: SessionKey, news: News) -> Self {
+        Self { session, key, news, changed: OnceCell::new(), other: OnceLock::new() }
+    }
 }
 
 /// A message on its way to followers. Each form that they get it in is made once, for all of them.
@@ -101,11 +111,13 @@ impl Hub {
     }
 
     /// Tells of text that is on its way; nobody hears it twice, and it may be lost.
+    ///
+    /// Who follows one session wants what stands in its transcript, and is not made late by this.
     pub(super) fn tell_delta(&self, session: &SessionId, run: &RunId, text: String) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned();
         let Some(key) = known else { return };
         let news = News::Delta { run: run.clone(), text };
-        self.tell(Told { session: session.clone(), key, news, changed: OnceCell::new() });
+        let _followers = self.all.send(Arc::new(Told::new(session.clone(), key, news)));
     }
 
     /// Follows the store after a position, until it is stopped.
@@ -130,6 +142,7 @@ impl Hub {
         let followed: Result<(), sess_app::Error> = async {
             let mut changes = self.app.changes()?;
             loop {
+                self.forget_unfollowed();
                 changes.mark_unchanged();
                 let happened = self.app.happened(*after, PAGE_LEN).await?;
                 if happened.is_empty() {
@@ -143,7 +156,6 @@ impl Hub {
                     }
                     *after = position;
                 }
-                self.forget_unfollowed();
             }
         }
         .await;
@@ -163,7 +175,7 @@ impl Hub {
             What::Damaged => return Ok(None),
             other => News::Other(other),
         };
-        Ok(Some(Told { session, key, news, changed: OnceCell::new() }))
+        Ok(Some(Told::new(session, key, news)))
     }
 
     async fn key_of(&self, session: &SessionId) -> Result<Option<SessionKey>, sess_app::Error> {

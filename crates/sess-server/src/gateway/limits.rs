@@ -26,7 +26,7 @@ pub struct Limits {
     /// How long the head of a request, and its body, may take to arrive.
     pub header_within: Duration,
     pub body_within: Duration,
-    /// How long requests may take to end once the gateway is stopped.
+    /// How long runs and requests may take to end once the gateway is stopped.
     pub drain_within: Duration,
     /// What uploaded files take in memory together, and how long they are kept.
     pub attachments_bytes: usize,

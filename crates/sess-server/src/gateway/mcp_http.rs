@@ -29,7 +29,10 @@ use sess_protocol::{
     errors::{ErrorBody, ErrorDetail, ErrorType},
     tokens::Scope,
 };
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::task_tracker::TaskTrackerToken,
+};
 
 use super::{errors::Problem, http, limits::Limits, routes::Call, state::State};
 use crate::mcp::{Door, wire};
@@ -139,7 +142,7 @@ async fn answer(call: Call, access: Access) -> Result<Response, Problem> {
     let state = Arc::clone(&call.state);
     let mcp = &state.mcp;
     let method = call.request.method().clone();
-    let is_end = method == Method::DELETE;
+    let (is_end, is_call) = (method == Method::DELETE, method == Method::POST);
     let mut headers = call.request.headers().clone();
     mcp.check_holder(&headers, &access)?;
     // What lets somebody in goes no further: not to a handler, not to a log.
@@ -167,7 +170,10 @@ async fn answer(call: Call, access: Access) -> Result<Response, Problem> {
     if response.status().is_client_error() || response.status().is_server_error() {
         return Ok(refusal(response.map(Body::new)).await);
     }
-    Ok(response.map(|body| Body::new(Cut { body: Body::new(body), cut: Box::pin(cut.cancelled_owned()) })))
+    // Who asked something waits for the answer in it; a stream of its own goes on for ever.
+    let busy = is_call.then(|| state.busy.token());
+    let cut = Box::pin(cut.cancelled_owned());
+    Ok(response.map(|body| Body::new(Cut { body: Body::new(body), cut, _busy: busy })))
 }
 
 /// Says what rmcp refuses in plain text in the shape that all our errors have.
@@ -196,6 +202,7 @@ async fn refusal(response: Response) -> Response {
 struct Cut {
     body: Body,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    _busy: Option<TaskTrackerToken>,
 }
 
 impl http_body::Body for Cut {

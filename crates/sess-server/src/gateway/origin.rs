@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use super::errors::Problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The names under which this gateway is reached, besides the address that it listens on.
 #[derive(Clone, Debug)]
@@ -74,11 +75,14 @@ impl Names {
                 return Err(Problem::forbidden("requests from pages of other sites are refused"));
             }
         }
-        let is_safe = matches!(*method, Method::GET | Method::HEAD);
-        if !is_safe && headers.contains_key(&SEC_FETCH_SITE) {
+        // What a page of another site embeds it cannot read, but it could learn how long that took. A link
+        // may lead here.
+        let is_link = matches!(*method, Method::GET | Method::HEAD)
+            && one(headers, &SEC_FETCH_MODE) == Some("navigate");
+        if !is_link && headers.contains_key(&SEC_FETCH_SITE) {
             let site = one(headers, &SEC_FETCH_SITE);
             if !matches!(site, Some("same-origin" | "none")) {
-                return Err(Problem::forbidden("nothing is changed for pages of other sites"));
+                return Err(Problem::forbidden("nothing is done for pages of other sites"));
             }
         }
         Ok(())
@@ -155,7 +159,7 @@ impl Authority {
         }
         let is_name = !text.is_empty()
             && text.len() <= 253
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
         is_name.then(|| Host::Name(text.to_ascii_lowercase()))
     }
 }
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn only_our_own_hosts_are_answered() {
-        let plain = names(&["gate.example", "exact.example:8443"]);
+        let plain = names(&["gate.example", "exact.example:8443", "gate_1"]);
         let host = |host: &str| asked(&plain, &Method::GET, "/", &[("host", host)]);
         for ours in [
             "127.0.0.1:4747",
@@ -203,6 +207,7 @@ mod tests {
             "gate.example:443",
             "gate.example:8080",
             "exact.example:8443",
+            "gate_1:4747",
             "[::ffff:127.0.0.1]:4747",
         ] {
             assert!(host(ours), "{ours}");
@@ -314,8 +319,13 @@ mod tests {
         let ours = ("host", "localhost:4747");
         let origin = ("origin", "http://localhost:4747");
         assert!(!asked(&plain, &Method::GET, "/", &[ours, origin, origin]), "two origins");
-        let site = |site: &'static str| asked(&plain, &Method::POST, "/", &[ours, ("sec-fetch-site", site)]);
-        assert!(site("same-origin") && site("none"));
-        assert!(!site("cross-site") && !site("same-site") && !site("") && !site("SAME-ORIGIN"));
+        for method in [Method::GET, Method::POST] {
+            let site = |site: &'static str| asked(&plain, &method, "/", &[ours, ("sec-fetch-site", site)]);
+            assert!(site("same-origin") && site("none"));
+            assert!(!site("cross-site") && !site("same-site") && !site("") && !site("SAME-ORIGIN"));
+        }
+        let link = [ours, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert!(asked(&plain, &Method::GET, "/", &link), "a link leads here");
+        assert!(!asked(&plain, &Method::POST, "/", &link), "a form does not");
     }
 }

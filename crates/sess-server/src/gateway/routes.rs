@@ -21,6 +21,7 @@ use sess_protocol::{
     runs::{ListRuns, RunRow, Runs, WaitBody, Waited},
     sessions::{Agents, ListSessions, Row, Rows, SendAnswer, SendBody, SessionQuery, UploadQuery, Uploaded},
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
+    work::{WorkBoard, WorkSession},
 };
 
 use super::{errors::Problem, http, mcp_http, openapi, page, query, query::Query, state::State, ws};
@@ -102,6 +103,9 @@ pub(super) struct Route {
     parameters: Vec<String>,
 }
 
+/// Answered to the very end: the process lives.
+const HEALTHZ: &str = "/healthz";
+
 pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let get = |path, about| Draft::new(Method::GET, path, about);
     let post = |path, about| Draft::new(Method::POST, path, about);
@@ -112,7 +116,7 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         get(page::SCRIPT.path, "Its script.").gives(Gives::Page).open(|call| page(&call, &page::SCRIPT)),
         get(page::STYLE.path, "Its style.").gives(Gives::Page).open(|call| page(&call, &page::STYLE)),
         get(page::ICON.path, "Its icon.").gives(Gives::Page).open(|call| page(&call, &page::ICON)),
-        get("/healthz", "Tells whether the process lives.")
+        get(HEALTHZ, "Tells whether the process lives.")
             .gives(Gives::Text)
             .open(|_| Box::pin(async { Ok("ok\n".into_response()) })),
         get("/readyz", "Tells whether it takes requests: no longer once it ends.")
@@ -195,6 +199,12 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         post("/runs/{runId}/cancel", "Asks a run to stop.")
             .json::<RunRow>(200)
             .needs(Scope::Write, |call, access| Box::pin(http::runs::cancel(call, access))),
+        get("/work", "Lists the work sessions of the repository that the gateway was started in.")
+            .json::<WorkBoard>(200)
+            .needs(Scope::Read, |call, access| Box::pin(http::work::board(call, access))),
+        get("/work/{slug}", "Returns one work session: its plan, its worklog, who had it.")
+            .json::<WorkSession>(200)
+            .needs(Scope::Read, |call, access| Box::pin(http::work::session(call, access))),
         post("/attachments", "Takes a file that `chat.send` then names. It is kept for some minutes.")
             .query::<UploadQuery>()
             .body(Takes::File)
@@ -229,7 +239,9 @@ pub(super) async fn answer(
     peer: SocketAddr,
     request: Request,
 ) -> Response {
+    let busy = state.busy.token();
     let answered = dispatch(state, local, peer.ip(), request).await;
+    drop(busy);
     let mut response = answered.unwrap_or_else(Problem::into_response);
     state.metrics.answered(response.status().as_u16());
     let headers = response.headers_mut();
@@ -252,6 +264,9 @@ async fn dispatch(
     checked.inspect_err(|_| state.metrics.refused_origins.add(1))?;
 
     let path = request.uri().path();
+    if path != HEALTHZ {
+        state.check_open()?;
+    }
     let at_path: Vec<(&'static Route, Vec<(&'static str, &str)>)> =
         ROUTES.iter().filter_map(|route| Some((route, matched(route.path, path)?))).collect();
     // Who reads a page's head reads what its body would be about.
@@ -288,7 +303,10 @@ async fn dispatch(
         Size::Upload => state.limits.upload_bytes,
     };
     let call = Call { state: Arc::clone(state), peer, query, params, body_bytes_max, request };
-    http::check_body(&call, &route.takes)?;
+    if let Err(problem) = http::check_body(&call, &route.takes) {
+        http::waste(call).await;
+        return Err(problem);
+    }
     match (&route.policy, access) {
         (Policy::Open(handler), _) => handler(call).await,
         (Policy::Needs(_, handler), Some(access)) => handler(call, access).await,

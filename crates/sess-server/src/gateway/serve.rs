@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +20,8 @@ use sess_app::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -30,12 +31,19 @@ use crate::Error;
 
 /// What is buffered of one connection, in and out, at most.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// How long connections have to close at least.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// How long is waited for the answers to those who wait for runs that have ended.
+const TELL_WITHIN: Duration = Duration::from_millis(500);
 /// How long is waited when no connection can be accepted, mostly for want of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// What a connection over the limit is told, before anything of it is read.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
     Content-Length: 98\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     {\"error\":{\"type\":\"unavailable\",\"message\":\"too many connections are open; come again in a moment\"}}";
+
+/// Where the gateway listens when nobody says.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
 
 /// Where and how the gateway listens.
 #[derive(Clone, Debug)]
@@ -52,22 +60,17 @@ pub struct GatewayOptions {
 
 impl Default for GatewayOptions {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 4747)),
-            names: Vec::new(),
-            tls: None,
-            insecure: false,
-            limits: Limits::default(),
-        }
+        Self { listen: LISTEN, names: Vec::new(), tls: None, insecure: false, limits: Limits::default() }
     }
 }
 
-/// Serves until `stop`. Agents that are given work here. `ready` hears where it listens.
+/// Serves until `ending`, and then until what is under way has ended or its time is over. Agents that are
+/// given work here. `ready` hears where it listens.
 pub async fn serve(
     app: App,
     agents: Option<Agents>,
     options: GatewayOptions,
-    stop: CancellationToken,
+    ending: CancellationToken,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
     let tls = options.tls.as_ref().map(|(certificate, key)| acceptor(certificate, key)).transpose()?;
@@ -82,9 +85,7 @@ pub async fn serve(
     let listener = TcpListener::bind(options.listen).await.map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
 
-    let limits = options.limits;
-    let drain_within = limits.drain_within;
-    let state = Arc::new(State::new(app, cursors, limits, names, stop.clone()));
+    let state = Arc::new(State::new(app, cursors, options.limits, names, ending));
     // The hub outlives the requests, which may still be told something.
     let end = CancellationToken::new();
     let mut services = JoinSet::new();
@@ -96,24 +97,18 @@ pub async fn serve(
         let state = Arc::clone(&state);
         async move { state.watch_tokens().await }
     });
-    if let Some(agents) = agents {
-        agents.look_on(Arc::new(Deltas::new(Arc::clone(&state.hub))));
-        let stop = stop.clone();
-        services.spawn(async move {
-            if let Err(error) = agents.work(Work::All, &stop).await {
-                tracing::error!(%error, "no agents work here: the store cannot be used");
-            }
-        });
-    }
+    let work = Working::begin(&state, agents);
     ready(address);
-    let mut connections = accept(&state, &listener, tls.as_ref()).await;
-    // From here on `readyz` says no, streams end, and connections close after their answer.
-    let drained = tokio::time::timeout(drain_within, async {
+    // Until the end somebody answers at the door, if only that nothing is taken any longer.
+    let (mut connections, until) = tokio::join!(accept(&state, &listener, tls.as_ref()), drain(&state, work));
+    // Streams end, and connections close after their answer.
+    let until = until.max(Instant::now() + CLOSE_WITHIN);
+    let closed = tokio::time::timeout_at(until, async {
         while connections.join_next().await.is_some() {}
         state.sockets.close();
         state.sockets.wait().await;
     });
-    if drained.await.is_err() {
+    if closed.await.is_err() {
         tracing::warn!("{} connections did not end in time and are cut", connections.len());
         connections.shutdown().await;
     }
@@ -121,6 +116,54 @@ pub async fn serve(
     end.cancel();
     while services.join_next().await.is_some() {}
     Ok(())
+}
+
+/// The agents that work here.
+struct Working {
+    task: JoinHandle<()>,
+    /// Ends what they still execute.
+    give_up: CancellationToken,
+}
+
+impl Working {
+    fn begin(state: &State, agents: Option<Agents>) -> Option<Self> {
+        let agents = agents?;
+        agents.look_on(Arc::new(Deltas::new(Arc::clone(&state.hub))));
+        let (ending, give_up) = (state.ending.clone(), CancellationToken::new());
+        let until = give_up.clone();
+        let task = tokio::spawn(async move {
+            if let Err(error) = agents.work_until(Work::All, &ending, &until).await {
+                tracing::error!(%error, "no agents work here: the store cannot be used");
+            }
+        });
+        Some(Self { task, give_up })
+    }
+
+    async fn ended(&mut self) {
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the agents here stopped unexpectedly");
+        }
+    }
+}
+
+/// Waits until the gateway is about to end, and lets its runs end; then nobody waits here any longer.
+///
+/// Returns until when requests may still be answered.
+async fn drain(state: &State, work: Option<Working>) -> Instant {
+    state.ending.cancelled().await;
+    let until = Instant::now() + state.limits.drain_within;
+    if let Some(mut work) = work
+        && tokio::time::timeout_at(until, work.ended()).await.is_err()
+    {
+        tracing::warn!("runs did not end in time and are given up");
+        work.give_up.cancel();
+        work.ended().await;
+    }
+    // Whoever waits for one of them hears how it ended.
+    state.busy.close();
+    let _told = tokio::time::timeout(TELL_WITHIN, state.busy.wait()).await;
+    state.stop.cancel();
+    until
 }
 
 /// Accepts connections until the gateway is stopped; returns those that are open then.

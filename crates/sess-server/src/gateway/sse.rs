@@ -1,6 +1,7 @@
 //! Server-sent events: bodies that are made piece by piece, no faster than they are read.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     fmt::Write as _,
     pin::Pin,
@@ -15,13 +16,12 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body::Frame;
-use sess_app::{Caller, ReadEvents, Redaction, What};
+use sess_app::{Caller, ReadEvents, Redaction};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
 use super::{
     follower::{Follower, Heard},
-    hub::News,
     metrics::Present,
     state::State,
 };
@@ -119,15 +119,20 @@ impl Pace {
     }
 
     async fn turn<T>(&mut self, next: impl Future<Output = T>) -> Turn<T> {
-        let turn = tokio::select! {
+        tokio::select! {
             biased;
             () = self.cut.cancelled() => Turn::Cut,
             () = self.state.stop.cancelled() => Turn::Stop,
-            heard = next => Turn::Heard(heard),
+            // Before what is heard: much of that is not for this reader, and breaks no silence.
             () = tokio::time::sleep_until(self.silent_until) => Turn::Silence,
-        };
+            heard = next => Turn::Heard(heard),
+        }
+    }
+
+    /// Lets the silence begin anew, after a piece that is written now.
+    fn wrote(&mut self, piece: Bytes) -> Option<Bytes> {
         self.silent_until = Instant::now() + self.state.limits.keepalive;
-        turn
+        Some(piece)
     }
 
     /// Ends the stream after a last piece: where to go on.
@@ -185,11 +190,10 @@ impl Transcript {
                 let data = serde_json::json!({ "sessionKey": self.key });
                 Some(event("lagged", None, &data.to_string()))
             }
-            Heard::News(told) => {
-                if matches!(told.news, News::Other(What::Deleted { .. })) {
-                    self.pace.is_over = true;
-                }
-                None
+            Heard::Deleted(session) => {
+                self.pace.is_over = true;
+                let data = serde_json::json!({ "sessionKey": self.key, "sessionId": session });
+                Some(event("deleted", None, &data.to_string()))
             }
         }
     }
@@ -204,14 +208,14 @@ impl Source for Transcript {
             match self.pace.turn(self.follower.next()).await {
                 Turn::Heard(Ok(heard)) => {
                     if let Some(piece) = self.told(heard) {
-                        return Some(piece);
+                        return self.pace.wrote(piece);
                     }
                 }
                 Turn::Heard(Err(error)) => {
                     tracing::warn!(%error, "a transcript cannot be followed now; its reader comes again");
                     return None;
                 }
-                Turn::Silence => return Some(KEEPALIVE),
+                Turn::Silence => return self.pace.wrote(KEEPALIVE),
                 Turn::Stop => {
                     let here = self.here();
                     return self.pace.last(&here);
@@ -231,7 +235,7 @@ pub(super) struct Everything {
     caller: Caller,
     after: u64,
     changes: tokio::sync::watch::Receiver<u64>,
-    ready: std::collections::VecDeque<Bytes>,
+    ready: VecDeque<Bytes>,
 }
 
 impl Everything {
@@ -242,13 +246,7 @@ impl Everything {
         after: u64,
     ) -> Result<Self, sess_app::Error> {
         let changes = state.app.changes()?;
-        Ok(Self {
-            pace: Pace::new(state, cut),
-            caller,
-            after,
-            changes,
-            ready: std::collections::VecDeque::new(),
-        })
+        Ok(Self { pace: Pace::new(state, cut), caller, after, changes, ready: VecDeque::new() })
     }
 }
 
@@ -256,7 +254,7 @@ impl Source for Everything {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.pace.is_over {
             if let Some(piece) = self.ready.pop_front() {
-                return Some(piece);
+                return self.pace.wrote(piece);
             }
             let state = Arc::clone(&self.pace.state);
             let read = next_events(&state, &self.caller, self.after, &mut self.changes);
@@ -270,7 +268,7 @@ impl Source for Everything {
                     tracing::warn!(%error, "events cannot be followed now; their reader comes again");
                     return None;
                 }
-                Turn::Silence => return Some(KEEPALIVE),
+                Turn::Silence => return self.pace.wrote(KEEPALIVE),
                 Turn::Stop => {
                     let here = state.cursors.seal_position(self.after);
                     return self.pace.last(&here);

@@ -7,10 +7,11 @@ use std::{
 };
 
 use sess_app::{Access, App};
+use sess_protocol::errors::ErrorType;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    admission::Guesses, attachments::Attachments, cursor::Cursors, hub::Hub, limits::Limits,
+    admission::Guesses, attachments::Attachments, cursor::Cursors, errors::Problem, hub::Hub, limits::Limits,
     mcp_http::McpHttp, metrics::Metrics, origin::Names,
 };
 
@@ -27,8 +28,12 @@ pub(super) struct State {
     pub(super) attachments: Attachments,
     pub(super) metrics: Metrics,
     pub(super) mcp: McpHttp,
-    /// Cancelled when the gateway ends: streams end, nobody waits any longer.
+    /// Cancelled when the gateway is about to end: nothing new is taken, and what is under way goes on.
+    pub(super) ending: CancellationToken,
+    /// Cancelled when that is over: streams end, nobody waits any longer.
     pub(super) stop: CancellationToken,
+    /// Requests under way. Streams are none: they would never end by themselves.
+    pub(super) busy: TaskTracker,
     /// Connections that were handed over to another protocol.
     pub(super) sockets: TaskTracker,
     /// Tokens that somebody holds something open with. Each is cancelled when it counts no longer.
@@ -41,8 +46,9 @@ impl State {
         cursors: Cursors,
         limits: Limits,
         names: Names,
-        stop: CancellationToken,
+        ending: CancellationToken,
     ) -> Self {
+        let stop = CancellationToken::new();
         Self {
             hub: Arc::new(Hub::new(app.clone())),
             cursors,
@@ -51,7 +57,9 @@ impl State {
             attachments: Attachments::new(limits.attachments_bytes, limits.attachment_for),
             metrics: Metrics::default(),
             mcp: McpHttp::new(app.clone(), &limits, &stop),
+            ending,
             stop,
+            busy: TaskTracker::new(),
             sockets: TaskTracker::new(),
             held: Mutex::default(),
             app,
@@ -64,6 +72,15 @@ impl State {
         let Some(id) = &access.token else { return CancellationToken::new() };
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.entry(id.clone()).or_default().child_token()
+    }
+
+    /// Refuses what comes when the gateway is about to end.
+    pub(super) fn check_open(&self) -> Result<(), Problem> {
+        if self.ending.is_cancelled() {
+            let sentence = "the gateway is about to end; come again in a moment";
+            return Err(Problem::new(ErrorType::Unavailable, sentence));
+        }
+        Ok(())
     }
 
     /// Looks after held tokens until the gateway ends: one question for all of them.

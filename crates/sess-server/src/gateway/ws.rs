@@ -41,6 +41,7 @@ use tokio_tungstenite::{
 use super::{
     admission,
     errors::Problem,
+    reading,
     routes::{Answering, Call},
     state::State,
 };
@@ -48,6 +49,7 @@ use connection::Connection;
 use metered::{Meter, Metered};
 
 pub(super) use deltas::Deltas;
+pub(super) use events::Event;
 pub use single::SingleFrames;
 
 /// How much is read from a connection at a time: most requests are smaller.
@@ -150,6 +152,8 @@ async fn serve(state: &Arc<State>, upgraded: Upgraded, peer: IpAddr, token: Opti
 enum Refusal {
     /// The client has gone, or the gateway goes.
     Gone,
+    /// The client says that it goes.
+    Leaves,
     /// It did something that ends it. The id is that of its request, when it has one.
     Refused { id: String, problem: Problem },
     /// Its token counts no longer.
@@ -199,12 +203,14 @@ async fn connect(
             Some(Ok(Message::Binary(_) | Message::Frame(_))) => {
                 return Err(Refusal::to("", Problem::invalid(NO_TEXT)));
             }
-            Some(Ok(Message::Close(_))) | None => return Err(Refusal::Gone),
+            Some(Ok(Message::Close(_))) => return Err(Refusal::Leaves),
+            None => return Err(Refusal::Gone),
             Some(Err(error)) => return Err(Refusal::unreadable(&error, state.limits.frame_bytes)),
         }
     };
     let RequestFrame { id, method, params, .. } = read_request(text.as_str())?;
     let refused = |problem: Problem| Refusal::to(&id, problem);
+    state.check_open().map_err(refused)?;
     if method != "connect" {
         return Err(refused(Problem::unauthorized("the first request must be `connect`")));
     }
@@ -228,9 +234,10 @@ const NO_TEXT: &str = "invalid frame: frames are text";
 fn read_request(text: &str) -> Result<RequestFrame, Refusal> {
     // Parameters stay text until it is known what they are to be: as values of any kind they could take
     // thirty times the room.
-    serde_json::from_str(text).map_err(|error| {
-        let named: Named = serde_json::from_str(text).unwrap_or_default();
-        Refusal::to(&named.id, Problem::invalid(format!("invalid frame: {error}")))
+    reading::object(text.as_bytes()).map_err(|reading::Wrong { place, what }| {
+        let named: Named = reading::object(text.as_bytes()).unwrap_or_default();
+        let place = if place.is_empty() || what.starts_with("missing") { "" } else { &format!("{place}: ") };
+        Refusal::to(&named.id, Problem::invalid(format!("invalid frame: {place}{what}")))
     })
 }
 
@@ -244,6 +251,11 @@ struct Named {
 /// Says why, closes, and leaves the client the time to read it.
 async fn refuse(mut socket: Socket, refusal: Refusal) {
     let (code, reason) = match refusal {
+        Refusal::Leaves => {
+            // What answers a close frame was written when that was read, and has yet to go out.
+            let _gone = tokio::time::timeout(LEAVE_WITHIN, socket.flush()).await;
+            return;
+        }
         Refusal::Gone => (CloseCode::Away, "the gateway ends"),
         Refusal::Cut => (CloseCode::Policy, "the token counts no longer"),
         Refusal::Refused { id, problem } => {
@@ -251,7 +263,9 @@ async fn refuse(mut socket: Socket, refusal: Refusal) {
             if !matches!(tokio::time::timeout(LEAVE_WITHIN, said).await, Ok(Ok(()))) {
                 return;
             }
-            return leave(socket, CloseCode::Policy, &problem.message).await;
+            let is_ours = problem.kind == ErrorType::Unavailable;
+            let code = if is_ours { CloseCode::Away } else { CloseCode::Policy };
+            return leave(socket, code, &problem.message).await;
         }
     };
     leave(socket, code, reason).await;

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sess_app::{App, ConfigSource, Configured, NewToken, Settings};
+use sess_app::{App, ConfigSource, Configured, NewToken, Settings, agents::Agents};
 use sess_core::{
     MessageId, SessionId, Source, Timestamp,
     message::{Body, Role},
@@ -40,7 +41,17 @@ pub(crate) struct Gateway {
     pub(crate) stop: CancellationToken,
     pub(crate) server: Option<JoinHandle<Result<(), Error>>>,
     options: GatewayOptions,
+    cast: Cast,
 }
+
+/// Who is there besides the clients.
+#[derive(Clone, Copy)]
+pub(crate) struct Cast {
+    pub(crate) configured: fn() -> Configured,
+    pub(crate) agents: fn(&App) -> Option<Agents>,
+}
+
+const NOBODY: Cast = Cast { configured: Configured::default, agents: |_| None };
 
 pub(crate) fn now() -> Timestamp {
     Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
@@ -52,15 +63,16 @@ pub(crate) fn random() -> u128 {
     u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n)
 }
 
-fn app(home: &std::path::Path) -> App {
+fn app(home: &Path, configured: Configured) -> App {
     App::new(Settings {
         home: Some(home.to_owned()),
         plans_dir: None,
         plans_keep_days: 30,
         context_visibility: ContextVisibility::All,
-        configured: ConfigSource::fixed(Configured::default()),
+        configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
+        host: "here".to_owned(),
         now,
         random,
     })
@@ -76,8 +88,12 @@ impl Gateway {
     }
 
     pub(crate) async fn start_with(change: impl FnOnce(&mut GatewayOptions)) -> Self {
+        Self::start_cast(NOBODY, change).await
+    }
+
+    pub(crate) async fn start_cast(cast: Cast, change: impl FnOnce(&mut GatewayOptions)) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let app = app(home.path());
+        let app = app(home.path(), (cast.configured)());
         let token = app.owner_token().expect("a token").reveal().to_owned();
         let mut options = GatewayOptions {
             listen: "127.0.0.1:0".parse().expect("an address"),
@@ -86,7 +102,7 @@ impl Gateway {
         change(&mut options);
         let address = options.listen;
         let stop = CancellationToken::new();
-        let mut gateway = Self { home, app, address, token, stop, server: None, options };
+        let mut gateway = Self { home, app, address, token, stop, server: None, options, cast };
         gateway.begin().await;
         gateway
     }
@@ -95,7 +111,8 @@ impl Gateway {
         self.stop = CancellationToken::new();
         let (sent, heard) = oneshot::channel();
         let ready = move |address| sent.send(address).expect("somebody waits");
-        let served = gateway::serve(self.app.clone(), None, self.options.clone(), self.stop.clone(), ready);
+        let agents = (self.cast.agents)(&self.app);
+        let served = gateway::serve(self.app.clone(), agents, self.options.clone(), self.stop.clone(), ready);
         self.server = Some(tokio::spawn(served));
         self.address = heard.await.expect("it listens");
     }
@@ -109,7 +126,7 @@ impl Gateway {
     /// Ends it and starts another one on the same directory, as another process would.
     pub(crate) async fn restart(&mut self) {
         self.end().await;
-        self.app = app(self.home.path());
+        self.app = app(self.home.path(), (self.cast.configured)());
         self.begin().await;
     }
 
@@ -180,12 +197,29 @@ impl Gateway {
 
     /// Sends bytes and reads until the other side is done.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
-        let mut socket = TcpStream::connect(self.address).await.expect("it listens");
-        // It may refuse before it has read everything.
-        let _sent = socket.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let _read = socket.read_to_end(&mut answer).await;
-        Answer::parse(&answer)
+        let socket = TcpStream::connect(self.address).await.expect("it listens");
+        Answer::parse(&exchanged(socket, bytes).await)
+    }
+
+    /// As [`Self::raw`], for several requests at once: everything that came back.
+    pub(crate) async fn raw_text(&self, bytes: &[u8]) -> String {
+        let socket = TcpStream::connect(self.address).await.expect("it listens");
+        String::from_utf8(exchanged(socket, bytes).await).expect("UTF-8")
+    }
+
+    /// Asks on a connection that is there already.
+    pub(crate) async fn on(
+        &self,
+        socket: TcpStream,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+    ) -> Answer {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        Answer::parse(&exchanged(socket, format!("{head}\r\n").as_bytes()).await)
     }
 
     /// Makes a session that another program runs.
@@ -209,6 +243,14 @@ impl Gateway {
         all.extend_from_slice(headers);
         Stream::open(self.address, path, &all).await
     }
+}
+
+async fn exchanged(mut socket: TcpStream, bytes: &[u8]) -> Vec<u8> {
+    // It may refuse before it has read everything.
+    let _sent = socket.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _read = socket.read_to_end(&mut answer).await;
+    answer
 }
 
 pub(crate) fn new_session(key: &str, id: &str) -> NewSession {

@@ -1,4 +1,4 @@
-//! Who gets in: every route with every kind of token, hosts and origins, logging in and out.
+//! Who gets in: every route with every kind of token, guessing, logging in and out.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,10 +7,13 @@ use sess_app::NewToken;
 use sess_protocol::tokens::Scope;
 use sess_server::gateway;
 
-use crate::gateway::{Gateway, encoded};
+use crate::{
+    gateway::{Gateway, encoded},
+    ws_stage::Client,
+};
 
 /// Returns each route: method, path with something in its places, and the scope that it needs.
-fn routes() -> Vec<(String, String, Option<Scope>)> {
+pub(crate) fn routes() -> Vec<(String, String, Option<Scope>)> {
     let openapi = gateway::openapi();
     let mut routes = Vec::new();
     for (path, operations) in openapi["paths"].as_object().expect("paths") {
@@ -113,72 +116,6 @@ async fn a_token_does_what_it_was_made_for_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_foreign_host_or_origin_is_refused_before_anything_else() {
-    let gateway = Gateway::start_with(|options| options.names = vec!["gate.example".to_owned()]).await;
-    let port = gateway.address.port();
-    let bearer = format!("Bearer {}", gateway.token);
-    let own = format!("http://127.0.0.1:{port}");
-    for (method, path, _) in routes() {
-        if path.starts_with("/mcp") || path == "/ws" {
-            // The same door; what is behind it is tested where it is written.
-        }
-        for foreign in [
-            vec![("Host", "evil.example")],
-            vec![("Host", "evil.example"), ("Authorization", bearer.as_str())],
-            vec![("Origin", "http://evil.example"), ("Authorization", bearer.as_str())],
-            vec![("Origin", "null"), ("Authorization", bearer.as_str())],
-            vec![
-                ("Origin", own.as_str()),
-                ("Origin", "http://evil.example"),
-                ("Authorization", bearer.as_str()),
-            ],
-        ] {
-            let answer = gateway.request(&method, &path, &foreign, b"").await;
-            assert_eq!(
-                (answer.status, answer.error().as_str()),
-                (403, "forbidden"),
-                "{method} {path} {foreign:?}"
-            );
-            assert_eq!(answer.header("access-control-allow-origin"), None);
-        }
-    }
-    let asked = |headers: Vec<(&'static str, String)>, method: &'static str| {
-        let (gateway, bearer) = (&gateway, &bearer);
-        async move {
-            let mut all = vec![("Authorization", bearer.as_str())];
-            all.extend(headers.iter().map(|(name, value)| (*name, value.as_str())));
-            gateway.request(method, "/sessions", &all, b"").await.status
-        }
-    };
-    let host = |host: &str| vec![("Host", host.to_owned())];
-    assert_eq!(asked(host(&format!("localhost:{port}")), "GET").await, 200);
-    assert_eq!(asked(host("gate.example"), "GET").await, 200);
-    assert_eq!(asked(host("localhost"), "GET").await, 403);
-    let origin = |origin: String| vec![("Origin", origin)];
-    assert_eq!(asked(origin(own.clone()), "GET").await, 200);
-    assert_eq!(asked(origin("http://localhost:3000".to_owned()), "GET").await, 403);
-    // A browser asks first whether it may: it may not.
-    let answer = asked(origin("http://evil.example".to_owned()), "OPTIONS").await;
-    assert_eq!(answer, 403);
-    let site = |site: &str| vec![("Sec-Fetch-Site", site.to_owned())];
-    assert_eq!(asked(site("cross-site"), "POST").await, 403);
-    assert_eq!(asked(site("same-site"), "POST").await, 403);
-    assert_eq!(asked(site("same-origin"), "POST").await, 405);
-    // Lines that no well-behaved client writes.
-    for head in [
-        "GET /sessions HTTP/1.1\r\n".to_owned(),
-        format!("GET /sessions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\n"),
-        format!("GET http://evil.example/sessions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"),
-        "GET /sessions HTTP/1.1\r\nHost: \r\n".to_owned(),
-        "GET /sessions HTTP/1.0\r\n".to_owned(),
-    ] {
-        let request = format!("{head}Authorization: {bearer}\r\nConnection: close\r\n\r\n");
-        let answer = gateway.raw(request.as_bytes()).await;
-        assert!(answer.status == 403 || answer.status == 400, "{head}: {}", answer.status);
-    }
-}
-
-#[tokio::test]
 async fn wrong_tokens_are_counted_and_nothing_a_client_sends_stops_that() {
     let gateway = Gateway::start_limited(|limits| limits.failed_logins = 5).await;
     let known = gateway.scoped(Scope::Read).await;
@@ -204,13 +141,123 @@ async fn wrong_tokens_are_counted_and_nothing_a_client_sends_stops_that() {
     }
     assert_eq!(statuses[..5], [401; 5]);
     assert_eq!(statuses[5..], [429; 35]);
-    // Neither is a code looked at any longer, nor the right token that was never seen before.
-    let code = gateway.app.login_code().await.expect("a code");
-    assert_eq!(gateway.post("/login", &json!({ "code": code.reveal() })).await.status, 429);
+    // Neither is a code that is wrong looked at any longer, nor the right token that was never seen before.
+    assert_eq!(gateway.post("/login", &json!({ "code": "sess_0" })).await.status, 429);
     assert_eq!(gateway.get("/sessions").await.status, 429);
     // Who was let in before goes on.
     assert_eq!(gateway.ask("GET", "/sessions", Some(&known), None).await.status, 200);
     assert_eq!(gateway.request("GET", "/healthz", &[], b"").await.status, 200);
+}
+
+/// One of the ways to try a token that nobody has.
+fn guess(n: usize) -> String {
+    let wrong = format!("sess_{n:064x}");
+    let json = |path: &str, body: String| {
+        format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\nHOST\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    match n % 5 {
+        0 => format!("GET /sessions HTTP/1.1\r\nAuthorization: Bearer {wrong}\r\nHOST\r\n\r\n"),
+        1 => format!("GET /metrics HTTP/1.1\r\nCookie: sess={wrong}\r\nHOST\r\n\r\n"),
+        2 => json("/login", format!("{{\"code\":\"{wrong}\"}}")),
+        3 => json("/login", format!("{{\"token\":\"{wrong}\"}}")),
+        _ => format!("GET /mcp/{wrong} HTTP/1.1\r\nHOST\r\n\r\n"),
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_guesses_are_limited_and_nobody_else_notices() {
+    const TRIES: usize = 10_000;
+    const AT_ONCE: usize = 50;
+    let gateway = Gateway::start().await;
+    let known = gateway.scoped(Scope::Read).await;
+    assert_eq!(gateway.ask("GET", "/sessions", Some(&known), None).await.status, 200);
+    let guessing = async {
+        let mut looked_at = 0;
+        for from in (0..TRIES).step_by(AT_ONCE) {
+            let host = format!("Host: {}\r\n", gateway.address);
+            let last = format!("{host}Connection: close\r\n");
+            let guesses = (from..from + AT_ONCE)
+                .map(|n| guess(n).replace("HOST\r\n", if n + 1 == from + AT_ONCE { &last } else { &host }));
+            let told = gateway.raw_text(guesses.collect::<String>().as_bytes()).await;
+            let count = |status: &str| told.matches(&format!("HTTP/1.1 {status} ")).count();
+            assert_eq!(count("401") + count("429"), AT_ONCE, "{told}");
+            looked_at += count("401");
+        }
+        looked_at
+    };
+    let others = async {
+        let mut longest = Duration::ZERO;
+        loop {
+            let since = tokio::time::Instant::now();
+            assert_eq!(gateway.ask("GET", "/sessions", Some(&known), None).await.status, 200);
+            longest = longest.max(since.elapsed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if longest > Duration::from_secs(2) {
+                return longest;
+            }
+        }
+    };
+    let since = tokio::time::Instant::now();
+    let looked_at = tokio::select! {
+        looked_at = guessing => looked_at,
+        longest = others => panic!("somebody else waited for {longest:?}"),
+    };
+    // As many a minute as may be wrong.
+    let minutes = usize::try_from(since.elapsed().as_secs() / 60).expect("few") + 1;
+    assert!(looked_at <= 30 * minutes, "{looked_at} of {TRIES} were looked at in {minutes} minutes");
+    assert!(looked_at >= 30, "{looked_at}");
+    // Whoever comes from elsewhere is let in with a token that was never seen before.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
+    let stream = socket.connect(gateway.address).await.expect("it listens");
+    let headers = [("Authorization", format!("Bearer {}", gateway.token))];
+    let answer = gateway.on(stream, "GET", "/sessions", &headers).await;
+    assert_eq!(answer.status, 200);
+    let never_seen = gateway.scoped(Scope::Read).await;
+    let late = gateway.ask("GET", "/sessions", Some(&never_seen), None).await;
+    assert_eq!(late.status, 429, "from here nothing new is looked at");
+}
+
+#[tokio::test]
+async fn doors_that_ask_by_themselves_let_nobody_in_either() {
+    let gateway = Gateway::start_limited(|limits| limits.failed_logins = 1_000_000).await;
+    let session = gateway.session("agent:main:chat:s-1", "s-1").await;
+    let for_session = |expires_in| NewToken {
+        scopes: vec![Scope::Read],
+        session: Some(session.id.to_string()),
+        expires_in,
+        ..NewToken::default()
+    };
+    let right = gateway.new_token(for_session(None)).await;
+    let expired = gateway.new_token(for_session(Some(Duration::ZERO))).await;
+    let revoked = gateway.new_token(for_session(None)).await;
+    let id = gateway.app.tokens().await.expect("tokens")[0].id.clone();
+    gateway.app.revoke_token(&id).await.expect("revoked");
+    let code = gateway.app.login_code().await.expect("a code");
+    let wrong = format!("sess_{}", "0".repeat(64));
+    let (truncated, longer) = (&right[..right.len() - 1], format!("{right}0"));
+    for token in [&wrong, truncated, &longer, &revoked, &expired, code.reveal(), "x", "%20", "null"] {
+        for method in ["POST", "GET", "DELETE"] {
+            let path = format!("/mcp/{token}");
+            let answer = gateway.request(method, &path, &[("Content-Type", "application/json")], b"{}").await;
+            let told = (answer.status, answer.error());
+            assert_eq!(told, (401, "unauthorized".to_owned()), "{method} /mcp/{token}");
+        }
+        let mut client = Client::open(gateway.address).await;
+        let refused = client.connect(token).await.expect_err(token);
+        assert!(refused.starts_with("unauthorized: "), "{token}: {refused}");
+        // Nothing is done for it afterwards.
+        assert_eq!(client.end().await.1, Some(1008), "{token}");
+    }
+    for empty in ["", " "] {
+        let mut client = Client::open(gateway.address).await;
+        client.connect(empty).await.expect_err("an empty token");
+    }
+    let answer = gateway.request("GET", "/mcp/", &[], b"").await;
+    assert_eq!((answer.status, answer.error().as_str()), (401, "unauthorized"));
 }
 
 #[tokio::test]
@@ -247,6 +294,19 @@ async fn a_page_logs_in_once_with_a_link_and_out_again() {
     let token = gateway.scoped(Scope::Read).await;
     let answer = gateway.ask("POST", "/login", None, Some(&json!({ "token": token }))).await;
     assert_eq!(answer.json(), json!({ "scopes": ["read"] }));
+    let held = answer.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
+    let own = vec![("Cookie", held)];
+    assert_eq!(with(own.clone(), "GET", "/sessions").await.status, 200);
+    // Logging out is that page's own affair; revoking the token is everybody's.
+    assert_eq!(with(own.clone(), "POST", "/logout").await.status, 204);
+    assert_eq!(gateway.ask("GET", "/sessions", Some(&token), None).await.status, 200);
+    let id = gateway.app.tokens().await.expect("tokens")[0].id.clone();
+    gateway.app.revoke_token(&id).await.expect("revoked");
+    assert_eq!(with(own, "GET", "/sessions").await.status, 401);
+    // The owner's is never in a browser.
+    let answer = gateway.ask("POST", "/login", None, Some(&json!({ "token": gateway.token }))).await;
+    assert_eq!(answer.json(), json!({ "scopes": ["admin"] }));
+    assert!(!answer.header("set-cookie").expect("a cookie").contains(&gateway.token));
     for wrong in [json!({}), json!({ "code": "a", "token": "b" }), json!({ "code": 1 }), json!({ "x": 1 })] {
         assert_eq!(gateway.ask("POST", "/login", None, Some(&wrong)).await.status, 400, "{wrong}");
     }

@@ -85,6 +85,26 @@ async fn a_silent_stream_says_that_it_is_there() {
 }
 
 #[tokio::test]
+async fn what_is_not_for_a_reader_breaks_no_silence() {
+    let gateway =
+        Gateway::start_limited(|limits| limits.keepalive = std::time::Duration::from_millis(100)).await;
+    let session = gateway.session(KEY, "s-1").await;
+    let mut stream = gateway.follow(&path(), &[]).await;
+    assert_eq!(stream.next().await.expect("history").name, "history");
+    let store = gateway.store();
+    let busy = async {
+        for n in 0..2_000 {
+            let unseen = message(Role::ToolResult, &n.to_string());
+            store.append(&session.id, vec![unseen], None).await.expect("a message");
+        }
+    };
+    tokio::select! {
+        () = busy => panic!("nothing was heard all the while"),
+        heard = stream.next() => assert_eq!(heard.expect("a comment").data, ": keepalive"),
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_gets_a_new_session_is_followed_into_it() {
     let gateway = Gateway::start().await;
     let session = gateway.session(KEY, "s-1").await;
@@ -326,4 +346,91 @@ async fn a_token_for_one_agent_follows_only_what_it_sees() {
     gateway.say(&other, &["not for it"]).await;
     gateway.say(&mine, &["for it"]).await;
     assert_eq!(stream.event().await.json()["session_id"], "m-1");
+}
+
+/// Asks for many things on one connection; returns the status and the message of each answer.
+async fn answers(gateway: &Gateway, requests: &[String]) -> Vec<(u16, String)> {
+    let mut all = requests.concat();
+    let end = all.rfind("\r\n\r\n").expect("a request");
+    all.insert_str(end, "\r\nConnection: close");
+    let told = gateway.raw_text(all.as_bytes()).await;
+    let answers = told.split("HTTP/1.1 ").skip(1);
+    answers.map(|answer| (answer[..3].parse().expect("a status"), answer.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn thousands_of_forged_and_crossed_cursors_are_refused_by_name() {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let (gateway, elsewhere) = (Gateway::start().await, Gateway::start().await);
+    let mut own = Vec::new();
+    for gateway in [&gateway, &elsewhere] {
+        for n in 1..=2 {
+            let session = gateway.session(&format!("agent:main:chat:s-{n}"), &format!("s-{n}")).await;
+            gateway.say(&session, &["one", "two", "three"]).await;
+            let mut stream = gateway.follow(&format!("/sessions/s-{n}/history?follow=1"), &[]).await;
+            own.push(stream.event().await.id.expect("a cursor"));
+            let page = gateway.get(&format!("/sessions/s-{n}/history?limit=1")).await.json();
+            own.push(page["nextCursor"].as_str().expect("a cursor").to_owned());
+        }
+    }
+    let position =
+        gateway.get("/events?limit=1").await.json()["nextCursor"].as_str().expect("one").to_owned();
+    // Those of the other session and of the other gateway, and a place in another order.
+    let mut crossed: Vec<String> = own[2..].to_vec();
+    crossed.push(position.clone());
+    let mut forged = Vec::new();
+    for cursor in &own[..2] {
+        let bytes = cursor.as_bytes();
+        for at in 0..bytes.len() {
+            forged.extend(LETTERS.iter().filter(|letter| **letter != bytes[at]).map(|letter| {
+                let mut changed = bytes.to_vec();
+                changed[at] = *letter;
+                String::from_utf8(changed).expect("letters")
+            }));
+            forged.push(cursor[..at].to_owned());
+            forged.push(format!("{cursor}{}", &cursor[..=at]));
+        }
+        forged.push(cursor.to_ascii_lowercase());
+        forged.push(cursor.chars().rev().collect());
+        forged.extend(own[2..].iter().map(|other| format!("{}{}", &cursor[..22], &other[22..])));
+    }
+    forged.retain(|cursor| !cursor.is_empty() && !own.contains(cursor));
+    assert!(forged.len() > 2_000, "{}", forged.len());
+    let (address, token) = (gateway.address, &gateway.token);
+    let head = format!("HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
+    let ways = |cursor: &str| {
+        [
+            format!("GET /sessions/s-1/history?cursor={cursor} {head}\r\n"),
+            format!("GET /sessions/s-1/history?follow=1 {head}Last-Event-ID: {cursor}\r\n\r\n"),
+            format!("GET /events?follow=1 {head}Last-Event-ID: {cursor}\r\n\r\n"),
+        ]
+    };
+    let mut refused = 0;
+    for some in forged.iter().chain(&crossed).collect::<Vec<_>>().chunks(50) {
+        // A place in the order of everything is one for `/events`.
+        let requests: Vec<String> = some
+            .iter()
+            .flat_map(|cursor| ways(cursor).into_iter().take(if **cursor == position { 2 } else { 3 }))
+            .collect();
+        let told = answers(&gateway, &requests).await;
+        assert_eq!(told.len(), requests.len());
+        for ((status, answer), request) in told.iter().zip(&requests) {
+            let is_named =
+                *status == 400 && answer.contains("invalid cursor") && answer.contains("invalid_request");
+            assert!(is_named, "{request}: {answer}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 6_000, "{refused}");
+    // What a token may not see is not there, whatever cursor it brings.
+    let agent = Some("other".parse().expect("an agent"));
+    let new = sess_app::NewToken { scopes: vec![Scope::Read], agent, ..sess_app::NewToken::default() };
+    let blind = gateway.new_token(new).await;
+    for cursor in &own[..2] {
+        for request in &ways(cursor)[..2] {
+            let request = request.replace(token.as_str(), &blind);
+            let told = answers(&gateway, &[request]).await;
+            assert_eq!(told[0].0, 404, "{}", told[0].1);
+        }
+    }
 }

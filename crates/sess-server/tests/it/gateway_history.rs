@@ -1,7 +1,10 @@
 //! Pages of a transcript: limits, cursors, keys as they should not be.
 
 use serde_json::{Value, json};
-use sess_core::message::{Body, Role};
+use sess_core::{
+    MessageId,
+    message::{Block, Body, Message, Provenance, Role, Usage},
+};
 
 use crate::gateway::{Gateway, encoded, message, now, random};
 
@@ -10,6 +13,69 @@ const KEY: &str = "agent:main:chat:s-1";
 fn seqs(page: &Value) -> Vec<u64> {
     let items = page["items"].as_array().expect("items");
     items.iter().map(|item| item["seq"].as_u64().expect("a number")).collect()
+}
+
+/// The wire has a description of its own, which only grows; what is sent is the transcript's.
+#[test]
+fn messages_are_what_the_description_says() {
+    let blocks = [
+        Block::Text { text: "text".to_owned() },
+        Block::Thinking { text: "thought".to_owned(), signature: None },
+        Block::ToolCall {
+            id: "1".to_owned(),
+            name: "shell".to_owned(),
+            arguments: serde_json::Map::from_iter([("command".to_owned(), json!("ls"))]),
+        },
+        Block::Image { mime_type: "image/png".to_owned(), data: "AA==".to_owned() },
+        Block::SubSession { session_id: "s-1".parse().expect("an id") },
+        Block::Compaction { summary: "in short".to_owned() },
+    ];
+    for block in &blocks {
+        match block {
+            Block::Text { .. }
+            | Block::Thinking { .. }
+            | Block::ToolCall { .. }
+            | Block::Image { .. }
+            | Block::SubSession { .. }
+            | Block::Compaction { .. } => {}
+            Block::Other(_) => unreachable!("what is new is added above, and to the description"),
+        }
+    }
+    let provenances = [
+        Provenance::ExternalUser,
+        Provenance::InterSession {
+            source_session_key: KEY.parse().expect("a key"),
+            source_channel: Some("webchat".to_owned()),
+            source_tool: Some("sessions_send".to_owned()),
+        },
+        Provenance::InternalSystem,
+    ];
+    let usage =
+        Usage { input: 1, output: 2, cache_read: 3, cache_write: 4, cost: Some(0.5), ..Usage::default() };
+    for role in [Role::User, Role::Assistant, Role::ToolResult, Role::System] {
+        for provenance in provenances.clone() {
+            let body = Body {
+                role,
+                content: blocks.to_vec(),
+                timestamp: now(),
+                tool_call_id: Some("1".to_owned()),
+                tool_name: Some("shell".to_owned()),
+                is_error: Some(true),
+                model: Some("m".to_owned()),
+                usage: Some(usage.clone()),
+                stop_reason: Some("stop".to_owned()),
+                run_id: Some("r".to_owned()),
+                agent_id: Some("main".parse().expect("an agent")),
+                provenance: Some(provenance),
+                extra: serde_json::Map::new(),
+            };
+            let text = Message { id: MessageId::new(now(), random()), seq: 7, body }.to_json();
+            let sent: Value = serde_json::from_str(&text).expect("JSON");
+            let described: sess_protocol::messages::Message =
+                serde_json::from_str(&text).expect("as described");
+            assert_eq!(serde_json::to_value(described).expect("JSON"), sent, "no field is lost or renamed");
+        }
+    }
 }
 
 #[tokio::test]

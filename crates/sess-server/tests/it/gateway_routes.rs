@@ -109,7 +109,7 @@ async fn a_message_is_sent_waited_for_and_answered() {
         let answer = gateway.ask(method, &format!("/runs/{unknown}{path}"), Some(&gateway.token), None).await;
         assert_eq!((answer.status, answer.error().as_str()), (404, "not_found"), "{path}");
     }
-    assert_eq!(gateway.get("/runs/x").await.status, 400);
+    assert_eq!(gateway.get("/runs/x").await.status, 404);
     assert_eq!(
         gateway.post(&format!("/runs/{run}/wait"), &json!({ "timeoutMs": 600_001 })).await.status,
         400

@@ -10,7 +10,7 @@ use crate::client::{Client, connect_configured, options};
 
 /// A server for threads that name themselves in each call.
 fn connect(visibility: Visibility) -> Client {
-    let options = McpOptions { toolsets: Toolset::ALL.to_vec(), explicit_session: None, ..options() };
+    let options = McpOptions { toolsets: Toolset::ANYWHERE.to_vec(), explicit_session: None, ..options() };
     let mut configured = Configured::default();
     configured.rules.visibility = visibility;
     connect_configured(options, configured)
@@ -41,7 +41,7 @@ async fn ask(client: &mut Client, thread: &str, tool: &str, arguments: Value) ->
 
 #[tokio::test]
 async fn whoever_started_the_door_hears_of_calls_that_deal_with_other_sessions_and_of_no_others() {
-    let options = McpOptions { toolsets: Toolset::ALL.to_vec(), ..options() };
+    let options = McpOptions { toolsets: Toolset::ANYWHERE.to_vec(), ..options() };
     let called = std::sync::Arc::clone(&options.sessions_called);
     let mut client = connect_configured(options, Configured::default());
     let has_heard = async || tokio::time::timeout(std::time::Duration::ZERO, called.notified()).await.is_ok();

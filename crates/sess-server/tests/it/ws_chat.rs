@@ -1,5 +1,7 @@
 //! The WebSocket: every method, what it does and what it refuses.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sess_app::WritePlan;
 use sess_protocol::tokens::Scope;
@@ -128,7 +130,11 @@ async fn what_is_wrong_with_a_request_is_said_with_its_place() {
             json!({ "more": 1 }),
             "invalid_request: invalid sessions.list params: more: unknown field",
         ),
-        ("sessions.list", json!([1]), "invalid_request: invalid sessions.list params: "),
+        (
+            "sessions.list",
+            json!([1]),
+            "invalid_request: invalid sessions.list params: params: invalid type: an array, expected an object",
+        ),
         ("sessions.list", json!({ "kinds": ["x"] }), "invalid_request: kinds: "),
         (
             "sessions.get",
@@ -153,7 +159,7 @@ async fn what_is_wrong_with_a_request_is_said_with_its_place() {
         (
             "sessions.messages.subscribe",
             json!({ "key": MAIN, "fromSeq": 7 }),
-            "invalid_request: invalid sessions.messages.subscribe params: fromSeq: 7 is beyond",
+            "invalid_request: invalid sessions.messages.subscribe params: fromSeq: give the sessionId",
         ),
         (
             "sessions.messages.subscribe",
@@ -216,7 +222,7 @@ async fn what_is_wrong_with_a_request_is_said_with_its_place() {
             json!({ "message": "x", "idempotencyKey": "k", "agentId": "c" }),
             "not_found: there is no agent \"c\"",
         ),
-        ("agent.wait", json!({ "runId": "x" }), "invalid_request: \"x\" is no run"),
+        ("agent.wait", json!({ "runId": "x" }), "not_found: run \"x\" not found: expected a run's id"),
         (
             "agent.wait",
             json!({ "runId": "x", "timeoutMs": 600_001 }),
@@ -249,7 +255,7 @@ async fn what_is_wrong_with_a_request_is_said_with_its_place() {
         (
             "plans.review",
             json!({ "sessionKey": MAIN, "revision": 1, "decision": "maybe" }),
-            "invalid_request: invalid plans.review params: decision: unknown variant",
+            "invalid_request: invalid plans.review params: decision: \"maybe\" is not known",
         ),
         (
             "runs.list",
@@ -435,6 +441,7 @@ async fn files_come_with_a_message_or_are_refused_with_a_sentence() {
                 mime_type: (*mime_type).to_owned(),
                 bytes: bytes.to_vec(),
             })
+            .map(Arc::new)
             .collect(),
         idempotency_key: Some(key.to_owned()),
         through: sess_app::Through::Webchat,

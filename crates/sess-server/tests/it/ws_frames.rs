@@ -110,7 +110,10 @@ fn odd_frames() -> Vec<(Message, &'static str)> {
         (Message::text(""), "invalid_request: invalid frame: "),
         (Message::text(deep), "invalid_request: invalid frame: "),
         (Message::text("{}"), "invalid_request: invalid frame: missing field `type`"),
-        (Message::text("[1]"), "invalid_request: invalid frame: "),
+        (
+            Message::text(r#"["req","1","connect",{}]"#),
+            "invalid_request: invalid frame: invalid type: an array, expected an object",
+        ),
         (Message::text(r#"{"type":"req","id":7,"method":"x"}"#), "invalid_request: invalid frame: "),
         (Message::text(r#"{"type":"res","id":"7","method":"x"}"#), "invalid_request: invalid frame: "),
         (

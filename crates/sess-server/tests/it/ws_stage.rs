@@ -1,41 +1,42 @@
 //! A gateway with agents that do what they are told, and clients of its WebSocket.
 
-use std::{collections::VecDeque, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use sess_agent::model::{Model, ModelError, Piece, Reply, Request as Question};
 use sess_app::{
-    Access, App, ConfigSource, Configured, NewToken, Settings,
+    App, Configured, NewToken,
     agents::{Agents, AgentsSetup, Nobody},
 };
 use sess_core::{
-    MessageId, RunId, Source,
+    RunId, Source,
     agent::{Agent, Limits as AgentLimits, ModelSpec, Provider, Team, Thinking},
-    message::{Block, Body, Role, Usage},
+    message::{Block, Role, Usage},
     permission::{Permissions, Trust},
-    policy::ContextVisibility,
     run::{Errand, Send},
     session::{Channel, NewSession, Session},
 };
 use sess_protocol::tokens::Scope;
-use sess_server::{
-    Error,
-    gateway::{self, GatewayOptions, Limits},
-};
-use sess_store::{NewMessage, NewRun, Store};
-use tempfile::TempDir;
-use tokio::{net::TcpStream, sync::oneshot, task::JoinHandle};
+use sess_server::gateway::Limits;
+use sess_store::{NewRun, Store};
+use tokio::net::TcpStream;
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::{now, random};
+use crate::gateway::{Cast, Gateway, message, now, random};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says what it is told to: `say …`, `stream …` in words, `fail`, or `hang` until it is stopped.
+/// Says what it is told to: `say …`, `stream …` in words, `slow …` after a while, `fail`, or `hang` until it is stopped.
 #[derive(Clone)]
 struct Obedient;
 
@@ -53,6 +54,10 @@ impl Model for Obedient {
             "hang" => {
                 cancel.cancelled().await;
                 return Err(ModelError::Cancelled { partial: Box::default() });
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                rest.to_owned()
             }
             "fail" => return Err(ModelError::Refused("the model said no".to_owned())),
             "stream" => {
@@ -107,20 +112,6 @@ fn team() -> Team {
     Team::new(agents, models, Permissions::default(), None).expect("a team")
 }
 
-fn app(home: &Path) -> App {
-    App::new(Settings {
-        home: Some(home.to_owned()),
-        plans_dir: None,
-        plans_keep_days: 30,
-        context_visibility: ContextVisibility::All,
-        configured: ConfigSource::fixed(Configured { team: Some(team()), ..Configured::default() }),
-        cwd: None,
-        repo: None,
-        now,
-        random,
-    })
-}
-
 fn agents(app: &App) -> Agents {
     app.agents(AgentsSetup {
         team: team(),
@@ -132,15 +123,21 @@ fn agents(app: &App) -> Agents {
     })
 }
 
-pub(crate) struct Stage {
-    home: TempDir,
-    pub(crate) app: App,
-    pub(crate) address: SocketAddr,
-    /// The owner's.
-    pub(crate) token: String,
-    limits: Limits,
-    stop: CancellationToken,
-    server: Option<JoinHandle<Result<(), Error>>>,
+/// A gateway in which agents work.
+pub(crate) struct Stage(Gateway);
+
+impl Deref for Stage {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
+impl DerefMut for Stage {
+    fn deref_mut(&mut self) -> &mut Gateway {
+        &mut self.0
+    }
 }
 
 impl Stage {
@@ -149,56 +146,16 @@ impl Stage {
     }
 
     pub(crate) async fn limited(change: impl FnOnce(&mut Limits)) -> Self {
-        let home = tempfile::tempdir().expect("a directory");
-        let app = app(home.path());
-        let token = app.owner_token().expect("a token").reveal().to_owned();
-        let mut limits = Limits::default();
-        change(&mut limits);
-        let address = "127.0.0.1:0".parse().expect("an address");
-        let mut stage =
-            Self { home, app, address, token, limits, stop: CancellationToken::new(), server: None };
-        stage.begin().await;
-        stage
-    }
-
-    async fn begin(&mut self) {
-        self.stop = CancellationToken::new();
-        let (sent, heard) = oneshot::channel();
-        let options = GatewayOptions {
-            listen: "127.0.0.1:0".parse().expect("an address"),
-            limits: self.limits.clone(),
-            ..GatewayOptions::default()
+        let cast = Cast {
+            configured: || Configured { team: Some(team()), ..Configured::default() },
+            agents: |app| Some(agents(app)),
         };
-        let ready = move |address| sent.send(address).expect("somebody waits");
-        let served =
-            gateway::serve(self.app.clone(), Some(agents(&self.app)), options, self.stop.clone(), ready);
-        self.server = Some(tokio::spawn(served));
-        self.address = heard.await.expect("it listens");
-    }
-
-    pub(crate) async fn end(&mut self) {
-        self.stop.cancel();
-        let server = self.server.take().expect("it runs");
-        server.await.expect("no panic").expect("a quiet end");
-    }
-
-    /// Ends it and starts another one on the same directory, as another process would.
-    pub(crate) async fn restart(&mut self) {
-        self.end().await;
-        self.app = app(self.home.path());
-        self.begin().await;
-    }
-
-    /// Opens the store as another process would.
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
-        sess_store::open(self.home.path()).expect("a store")
+        Self(Gateway::start_cast(cast, |options| change(&mut options.limits)).await)
     }
 
     pub(crate) async fn new_token(&self, scopes: &[Scope], agent: Option<&str>) -> String {
         let agent = agent.map(|agent| agent.parse().expect(agent));
-        let new = NewToken { scopes: scopes.to_vec(), agent, ..NewToken::default() };
-        let made = self.app.create_token(&Access::owner(), new).await.expect("a token");
-        made.0.reveal().to_owned()
+        self.0.new_token(NewToken { scopes: scopes.to_vec(), agent, ..NewToken::default() }).await
     }
 
     /// Makes a session of an agent.
@@ -223,9 +180,7 @@ impl Stage {
 }
 
 pub(crate) async fn append(store: &dyn Store, session: &Session, text: &str) {
-    let message =
-        NewMessage { id: MessageId::new(now(), random()), body: Body::text(Role::User, text, now()) };
-    store.append(&session.id, vec![message], None).await.expect("appended");
+    store.append(&session.id, vec![message(Role::User, text)], None).await.expect("appended");
 }
 
 pub(crate) struct Client {
@@ -357,8 +312,7 @@ fn result(mut frame: Value) -> Result<Value, String> {
 pub(crate) async fn send(store: &dyn Store, from: &Session, to: &Session, text: &str) {
     let id = RunId::new(random());
     let mut run = NewRun::message(id, to.clone().into(), to.agent.clone(), now());
-    run.messages =
-        vec![NewMessage { id: MessageId::new(now(), random()), body: Body::text(Role::User, text, now()) }];
+    run.messages = vec![message(Role::User, text)];
     run.errand = Errand::Send(Send {
         requester: from.key.clone(),
         channel: Channel::Unknown,

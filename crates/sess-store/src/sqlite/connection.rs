@@ -162,6 +162,8 @@ pub(super) fn connect(path: &Path, access: Access) -> Result<Connection> {
         connection.busy_handler(Some(wait_a_little))?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // Else a statement whose plan might depend on a value is prepared again for each value.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(
             "PRAGMA synchronous = FULL;
              PRAGMA wal_autocheckpoint = 0;

@@ -159,6 +159,20 @@ fn event_items(reader: &Connection, after: Position, limit: usize) -> rusqlite::
     Ok(part)
 }
 
+/// The kinds are named as in `events_of_plans`: only then is that index taken.
+pub(super) const NEWEST_PLAN_CHANGE: &str = "SELECT e.n, e.kind, e.at, e.data, e.crc, s.id, e.session \
+     FROM events e JOIN sessions s ON s.n = e.session WHERE e.session = ?1 \
+     AND e.kind IN ('session_plan_updated', 'session_plan_state') AND +e.kind = 'session_plan_state' \
+     ORDER BY e.n DESC LIMIT 1";
+
+/// Returns the newest change of the state of a session's plan, unless that is damaged.
+pub(super) fn newest_plan_change(reader: &Connection, session: i64) -> rusqlite::Result<Option<FeedItem>> {
+    let mut statement = reader.prepare_cached(NEWEST_PLAN_CHANGE)?;
+    let mut rows = statement.query([session])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    happening(reader, row)?.map(|what| item(row, 5, what)).transpose()
+}
+
 fn item(row: &Row<'_>, session_column: usize, what: Happening) -> rusqlite::Result<FeedItem> {
     let position = Position(row.get::<_, i64>(0)?.unsigned_abs());
     let session = row.get::<_, String>(session_column).ok().and_then(|id| id.parse::<SessionId>().ok());

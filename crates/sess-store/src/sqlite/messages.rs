@@ -346,11 +346,11 @@ pub(super) fn from_row_at(
     let seq = row.get::<_, i64>(first + 1).unwrap_or_default().unsigned_abs();
     let read = || -> std::result::Result<StoredMessage, String> {
         let damaged = |error: rusqlite::Error| error.to_string();
-        let id: String = row.get(first + 2).map_err(damaged)?;
+        let id = row.get_ref(first + 2).map_err(damaged)?.as_str().map_err(|error| error.to_string())?;
         let shape: u8 = row.get(first + 3).map_err(damaged)?;
         let stored: u32 = row.get(first + 4).map_err(damaged)?;
         let body: String = row.get(first + 5).map_err(damaged)?;
-        if stored != checksum(session, seq, &id, &body) {
+        if stored != checksum(session, seq, id, &body) {
             return Err("its checksum does not match".to_owned());
         }
         let id = id.parse().map_err(|error: sess_core::id::InvalidMessageId| error.to_string())?;

@@ -6,7 +6,7 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
@@ -22,11 +22,15 @@ use super::{
 /// thousandth of a core.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// For how many looks nobody has to have waited before the thread ends.
+/// How often after something was committed: more of it is likely to follow.
+const LOOK_SOON: Duration = Duration::from_millis(5);
+const SOON_FOR: Duration = Duration::from_secs(2);
+
+/// For how long nobody has to have waited before the thread ends.
 ///
 /// A turn waits several times, and what a thread costs is the connection it opens. After
-/// these two seconds there is none at all.
-const IDLE_LOOKS: u32 = 100;
+/// this there is none at all.
+const IDLE_FOR: Duration = Duration::from_secs(2);
 
 pub(super) struct Notice {
     readers: Arc<Readers>,
@@ -100,13 +104,15 @@ struct Look {
 impl Look {
     /// Looks until nobody has waited for a while, or the store is closed.
     fn run(self) {
-        let mut idle = 0;
+        let mut waited_for = Instant::now();
+        let mut changed: Option<Instant> = None;
         let mut seen: Option<i64> = None;
         let mut reader = None;
         let mut generation = self.readers.generation();
         loop {
-            idle = if self.committed.receiver_count() == 0 { idle + 1 } else { 0 };
-            if idle > IDLE_LOOKS && self.nobody_waits() {
+            if self.committed.receiver_count() > 0 {
+                waited_for = Instant::now();
+            } else if waited_for.elapsed() > IDLE_FOR && self.nobody_waits() {
                 return;
             }
             if generation != self.readers.generation() {
@@ -117,13 +123,14 @@ impl Look {
                 reader = connection::connect(self.readers.path(), Access::Read).ok();
             }
             let version = reader.as_ref().map(|connection| {
-                connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))
+                let mut ask = connection.prepare_cached("PRAGMA data_version")?;
+                ask.query_row([], |row| row.get::<_, i64>(0))
             });
             match version {
                 // Also the first time: what was committed since the waiter last read, and
                 // before this look, would otherwise be told with the next commit only.
                 Some(Ok(version)) if seen != Some(version) => {
-                    seen = Some(version);
+                    changed = seen.replace(version).map(|_| Instant::now());
                     self.committed.send_modify(|count| *count += 1);
                 }
                 Some(Ok(_)) => {}
@@ -133,7 +140,9 @@ impl Look {
                     self.committed.send_modify(|count| *count += 1);
                 }
             }
-            if self.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected) {
+            let is_busy = changed.is_some_and(|changed| changed.elapsed() < SOON_FOR);
+            let pause = if is_busy { LOOK_SOON } else { LOOK_EVERY };
+            if self.stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
         }

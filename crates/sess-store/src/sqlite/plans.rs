@@ -8,7 +8,9 @@ use super::{
     Sqlite, crc, feed, messages, sessions,
     writer::{JobResult, Transaction},
 };
-use crate::{Error, Happening, Plan, PlanChange, PlanRevision, PlanWrite, PlanWritten, Plans, Result};
+use crate::{
+    Error, FeedItem, Happening, Plan, PlanChange, PlanRevision, PlanWrite, PlanWritten, Plans, Result,
+};
 
 #[async_trait]
 impl Plans for Sqlite {
@@ -107,6 +109,13 @@ impl Plans for Sqlite {
                 .collect::<rusqlite::Result<_>>()?;
             newest_first.reverse();
             Ok(newest_first)
+        })
+    }
+
+    async fn plan_change(&self, session: &SessionId) -> Result<Option<FeedItem>> {
+        self.readers.query(|reader| match messages::number_of(reader, session)? {
+            Some(n) => feed::newest_plan_change(reader, n),
+            None => Ok(None),
         })
     }
 

@@ -134,7 +134,7 @@ fn owner(agent: &AgentId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Sqlite, deletion};
+    use crate::sqlite::{Sqlite, deletion, feed};
 
     #[test]
     fn a_page_is_read_in_its_order_and_what_is_rare_by_its_index() {
@@ -160,5 +160,8 @@ mod tests {
         for (sql, step) in deletion::questions() {
             assert!(plan(&sql).contains(step), "{sql}: {}", plan(&sql));
         }
+        let steps = plan(feed::NEWEST_PLAN_CHANGE);
+        assert!(steps.contains("SEARCH e USING INDEX events_of_plans (session=?)"), "{steps}");
+        assert!(!steps.contains("TEMP B-TREE"), "{steps}");
     }
 }

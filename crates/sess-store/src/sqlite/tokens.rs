@@ -23,11 +23,23 @@ impl Tokens for Sqlite {
         self.readers.query(|reader| by(reader, "hash", hash))
     }
 
+    async fn token(&self, id: &str) -> Result<Option<TokenRecord>> {
+        self.readers.query(|reader| by(reader, "id", id))
+    }
+
     async fn tokens(&self, limit: usize) -> Result<Vec<TokenRecord>> {
         let limit = messages::signed(limit as u64);
         self.readers.query(|reader| {
-            let sql = format!("SELECT {COLUMNS} ORDER BY n DESC LIMIT ?1");
+            let sql = format!("SELECT {COLUMNS} WHERE kind <> 'login' ORDER BY n DESC LIMIT ?1");
             reader.prepare_cached(&sql)?.query_map([limit], from_row)?.collect()
+        })
+    }
+
+    async fn counting_tokens(&self, at: Timestamp) -> Result<Vec<String>> {
+        self.readers.query(|reader| {
+            let sql =
+                "SELECT id FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR ?1 < expires_at)";
+            reader.prepare_cached(sql)?.query_map([at.as_millis()], |row| row.get(0))?.collect()
         })
     }
 
@@ -58,6 +70,9 @@ impl Tokens for Sqlite {
 }
 
 fn insert(tx: &Transaction<'_>, token: &TokenRecord) -> JobResult<()> {
+    tx.connection()
+        .prepare_cached("DELETE FROM tokens WHERE kind IN ('login', 'cookie') AND expires_at <= ?1")?
+        .execute([token.created_at.as_millis()])?;
     tx.connection()
         .prepare_cached(
             "INSERT INTO tokens (id, hash, kind, scopes, agent, session, label, created_at, expires_at, \

@@ -22,3 +22,4 @@ mod schema;
 mod search;
 mod sessions;
 mod support;
+mod tokens;

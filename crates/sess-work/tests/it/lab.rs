@@ -64,7 +64,7 @@ impl Lab {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "these tests wire the program, as the binary does")]
+#[expect(clippy::disallowed_methods, reason = "a test wires the clock like the binary does")]
 pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     Timestamp::from_millis(i64::try_from(since.as_millis()).expect("fits")).expect("in range")

@@ -71,7 +71,7 @@ impl Model for Scripted {
 }
 
 pub fn agents(home: &Path, model: Arc<Scripted>, rules: SessionRules) -> Agents {
-    let configured = Configured { team: Some(team()), rules };
+    let configured = Configured { team: Some(team()), rules, ..Configured::default() };
     let app = App::new(Settings {
         home: Some(home.to_owned()),
         plans_dir: None,
@@ -80,6 +80,7 @@ pub fn agents(home: &Path, model: Arc<Scripted>, rules: SessionRules) -> Agents 
         configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
+        host: "here".to_owned(),
         now: Timestamp::default,
         random,
     });

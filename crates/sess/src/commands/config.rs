@@ -87,6 +87,7 @@ fn toolset_name(kind: &ToolsetKind) -> &'static str {
         ToolsetKind::SessionPlan => "session_plan",
         ToolsetKind::SessionContext => "session_context",
         ToolsetKind::Sessions => "sessions",
+        ToolsetKind::Work => "work",
         ToolsetKind::Filesystem { .. } => "filesystem",
         ToolsetKind::Shell { .. } => "shell",
         ToolsetKind::UserPrompt => "user_prompt",
@@ -131,7 +132,7 @@ fn show(context: &Context, output: &Output) -> anyhow::Result<()> {
         ("agents.defaults.subagents.maxDepth", json!(rules.limits.depth)),
         ("agents.defaults.subagents.runTimeoutSeconds", json!(0)),
         ("agents.defaults.subagents.archiveAfterMinutes", json!(rules.archive_after_minutes)),
-        ("gateway.listen", json!(config::gateway::LISTEN)),
+        ("gateway.listen", json!(sess_server::gateway::LISTEN)),
     ] {
         if !shown.iter().any(|shown: &Shown| shown.key == key) {
             shown.push(Shown { key: key.to_owned(), value, from: "default".to_owned() });

@@ -72,6 +72,7 @@ fn scratch_context(scratch: &Path, work: &Path) -> anyhow::Result<Context> {
         plans_dir: None,
         cwd: Some(work.to_string_lossy().into_owned()),
         repo: None,
+        host: "here".to_owned(),
         ..config.settings
     };
     Ok(Context::new(Config { settings, ..config }, None, None, false))
@@ -118,15 +119,15 @@ impl Demo<'_> {
         let session = app.find_session(&new.id).await?.context("the session is stored")?;
         self.show(&app.plan_of(&session).await?.content)?;
         self.review(&session, Verdict::RequestChanges, Some("add a test")).await?;
-        let request = self.agents.changes_requested(&session, 1, "add a test").await?;
-        self.say(request).await?;
+        let review =
+            self.agents.reviewed(&session).await?.context("what is to change is told to somebody")?;
+        self.say(Request::review(new.clone(), review)).await?;
 
         self.step("You approve revision 2, and root carries it out (you would be asked before it acts)")?;
         self.review(&session, Verdict::Approve, None).await?;
         let session = app.find_session(&new.id).await?.context("the session is stored")?;
-        let request =
-            self.agents.approved(&session).await?.context("an approved plan is told to somebody")?;
-        let run = self.say(request).await?;
+        let review = self.agents.reviewed(&session).await?.context("an approved plan is told to somebody")?;
+        let run = self.say(Request::review(session.clone().into(), review)).await?;
         if self.agents.executed(&owner, &session, &run).await? {
             self.show("the plan is done")?;
         }

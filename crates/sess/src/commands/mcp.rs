@@ -26,7 +26,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
         toolsets.push(name.parse::<Toolset>().map_err(|error| Usage(error.to_string()))?);
     }
     if toolsets.is_empty() {
-        toolsets.extend(Toolset::ALL);
+        toolsets.extend(Toolset::ANYWHERE);
+        if context.app.has_work() {
+            toolsets.push(Toolset::Work);
+        }
     }
     if std::io::stdin().is_terminal() {
         output.say(

@@ -25,6 +25,7 @@ pub mod spawn;
 pub mod token;
 pub mod tool;
 pub mod wait;
+pub mod work;
 
 use std::{
     path::{Path, PathBuf},
@@ -124,7 +125,9 @@ impl Context {
 pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {
     let app = &context.app;
     let is_tool = matches!(command, Some(Command::Mcp(_) | Command::Tool(_)));
-    if !is_tool && !matches!(command, Some(Command::Demo | Command::Whoami | Command::Config(_))) {
+    if !is_tool
+        && !matches!(command, Some(Command::Demo | Command::Whoami | Command::Config(_) | Command::Work(_)))
+    {
         // Tools say in the words of their contract that there is no store; a person is told what to do.
         context.home()?;
     }
@@ -147,6 +150,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Node(args)) => return node::execute(context, args).await,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
         Some(Command::Plan(args)) => plan::run(context, output, args).await?,
+        Some(Command::Work(args)) => return Box::pin(work::run(context, output, args)).await,
         Some(Command::Events(args)) => events::run(context, output, args).await?,
         Some(Command::Star(one)) => {
             let session = context.resolve(&one.reference).await?;

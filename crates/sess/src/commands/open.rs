@@ -12,12 +12,13 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
+use sess_server::gateway::LISTEN;
 
 use super::{
     Context,
     serve::{Record, running},
 };
-use crate::{cli, config::gateway::LISTEN, output::Output};
+use crate::{cli, output::Output};
 
 /// How long a gateway may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -272,6 +272,7 @@ impl World {
             ToolsetKind::SessionPlan
             | ToolsetKind::SessionContext
             | ToolsetKind::Sessions
+            | ToolsetKind::Work
             | ToolsetKind::UserPrompt => {
                 return Err("these tools touch nothing outside".to_owned());
             }

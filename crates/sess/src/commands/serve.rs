@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use sess_app::agents::Nobody;
 use sess_core::permission::Trust;
-use sess_server::gateway::{self, GatewayOptions, Limits};
+use sess_server::gateway::{self, GatewayOptions, LISTEN, Limits};
 use tokio_util::sync::CancellationToken;
 
 pub use self::record::{Record, running};
@@ -22,7 +22,7 @@ use crate::{
     cli,
     config::{
         file::GatewayLimits,
-        gateway::{LISTEN, Tls, parse_listen},
+        gateway::{Tls, parse_listen},
     },
     output::{Output, Usage},
 };
@@ -54,6 +54,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
             let _gone = output.data_line(&json!({ "listening": url }));
         }
         output.say(&format!("Listening on {url} · `sess open` opens the page · Ctrl-C ends"));
+        if let Some(warning) = exposed(address, has_tls) {
+            output.say(&warning);
+        }
     };
     let ended = tokio::select! {
         served = gateway::serve(context.app.clone(), node, options, stop.clone(), ready) => {
@@ -101,6 +104,17 @@ fn url(address: SocketAddr, has_tls: bool, names: &[String]) -> String {
         (_, ip) if ip.is_unspecified() => format!("{scheme}://localhost:{port}"),
         _ => format!("{scheme}://{address}"),
     }
+}
+
+/// Says what `--insecure` means, where it means something.
+fn exposed(address: SocketAddr, has_tls: bool) -> Option<String> {
+    let is_exposed = !has_tls && !address.ip().is_loopback();
+    is_exposed.then(|| {
+        format!(
+            "Other machines can reach {address}, and nothing is encrypted: whoever is on the way reads tokens \
+             and messages. --tls-cert and --tls-key encrypt; --listen 127.0.0.1 keeps it to this machine."
+        )
+    })
 }
 
 /// Says why the gateway did not start, or ended by itself.
@@ -156,5 +170,23 @@ fn limits(written: &GatewayLimits) -> Limits {
         attachments_bytes: size(written.attachments_bytes, usual.attachments_bytes),
         attachment_for: seconds(written.attachment_minutes.map(|minutes| minutes * 60), usual.attachment_for),
         keepalive: seconds(written.keepalive_seconds, usual.keepalive),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_reach_without_tls_is_named() {
+        let said = |address: &str, has_tls| exposed(address.parse().expect(address), has_tls);
+        for wide in ["0.0.0.0:4747", "192.0.2.1:4747", "[::]:4747"] {
+            let warning = said(wide, false).expect(wide);
+            assert!(warning.contains(wide) && warning.contains("nothing is encrypted"), "{warning}");
+            assert_eq!(said(wide, true), None);
+        }
+        for narrow in ["127.0.0.1:4747", "[::1]:4747"] {
+            assert_eq!(said(narrow, false), None);
+        }
     }
 }

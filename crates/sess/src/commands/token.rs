@@ -32,6 +32,14 @@ pub async fn run(context: &Context, output: &Output, command: Option<cli::Token>
                 None => None,
                 Some(name) => Some(name.parse().map_err(|error| Usage(format!("--agent: {error}")))?),
             };
+            if let Some(name) = &agent
+                && !context.config.team.as_ref().is_some_and(|team| team.agent(name).is_some())
+            {
+                output.say(&format!(
+                    "no agent \"{name}\" is configured here: the token reaches the sessions of one that is \
+                     called so, if there ever are any"
+                ));
+            }
             let session = match &context.session {
                 None => None,
                 Some(reference) => Some(context.absolute(reference.clone()).await?),

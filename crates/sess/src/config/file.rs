@@ -29,6 +29,8 @@ pub struct File {
     pub session: Sessions,
     /// Where `sess serve` listens, and how far its clients may go. Not in a repository's sess.yaml.
     pub gateway: Gateway,
+    /// How work sessions are held, landed and checked.
+    pub work: WorkSessions,
 }
 
 /// A map in the order in which it was written.
@@ -244,6 +246,8 @@ pub enum ToolsetType {
     SessionContext,
     /// List sessions, read their history, send to them and spawn sub-agents.
     Sessions,
+    /// List, claim and finish work sessions of the repository, and note what is done.
+    Work,
     /// Read and change files in the workspace.
     Filesystem,
     /// Run commands.
@@ -657,6 +661,54 @@ pub struct Exchanges {
     pub max_runs: Option<u32>,
 }
 
+/// How work sessions are held, landed and checked.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct WorkSessions {
+    /// The minutes that a claim lasts without a sign of life, 1 to 525600; 30 when not given.
+    /// SESS_WORK_LEASE_MINUTES.
+    #[schemars(range(min = 1, max = 525600))]
+    pub lease_minutes: Option<u64>,
+    /// How work gets to the base branch; push when not given. SESS_WORK_LAND.
+    pub land: Option<Landing>,
+    /// The directory of workspaces; ~ is your home, others begin at this file's directory. `.sessions` of the
+    /// checkout when not given. SESS_WORK_WORKSPACES.
+    pub workspaces: Option<String>,
+    /// What the gates that plans name run, in the workspace, with a shell. A repository's plans name gates, and
+    /// only what you wrote or trust says what they run.
+    pub gates: Entries<String>,
+    /// The knowledge base.
+    pub kb: KnowledgeBase,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Landing {
+    /// It is pushed to the base branch.
+    Push,
+    /// It waits on its own branch, for somebody to merge it.
+    Pr,
+    /// It stays in this clone.
+    None,
+}
+
+/// The knowledge base of a repository.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KnowledgeBase {
+    /// How a work session that merges what was learned begins; planned when not given. SESS_WORK_KB_STATE.
+    pub state: Option<KbState>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KbState {
+    /// Any agent can claim it.
+    Planned,
+    /// A person looks at it first.
+    Drafting,
+}
+
 /// Where `sess serve` listens, and how far its clients may go.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -715,8 +767,8 @@ pub struct GatewayLimits {
     /// SESS_GATEWAY_LIMITS_IN_FLIGHT.
     #[schemars(range(min = 1, max = 10000))]
     pub in_flight: Option<u64>,
-    /// Wrong tokens and login codes a minute from one address, after which further ones are refused for a
-    /// while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
+    /// Wrong tokens and login codes a minute from one address (of IPv6: one /64), after which further ones are
+    /// refused for a while, 1 to 100000; 30 when not given. SESS_GATEWAY_LIMITS_FAILED_LOGINS.
     #[schemars(range(min = 1, max = 100000))]
     pub failed_logins: Option<u64>,
     /// Seconds that the head of a request may take to arrive, 1 to 600; 10 when not given.
@@ -726,7 +778,7 @@ pub struct GatewayLimits {
     /// Seconds that its body may take, 1 to 3600; 30 when not given. SESS_GATEWAY_LIMITS_BODY_SECONDS.
     #[schemars(range(min = 1, max = 3600))]
     pub body_seconds: Option<u64>,
-    /// Seconds that requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
+    /// Seconds that runs and requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
     /// SESS_GATEWAY_LIMITS_DRAIN_SECONDS.
     #[schemars(range(max = 3600))]
     pub drain_seconds: Option<u64>,

@@ -12,9 +12,6 @@ use super::{
     yaml::Document,
 };
 
-/// Where the gateway listens when nobody says.
-pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
-
 /// `gateway:` of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Gateway {

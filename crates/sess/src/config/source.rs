@@ -47,7 +47,9 @@ impl Source {
             let meaning = reading
                 .files(Choice::Usual(self.named.as_deref()))
                 .and_then(|()| reading.meaning())
-                .map(|meaning| Arc::new(Configured { team: meaning.team, rules: meaning.rules }))
+                .map(|meaning| {
+                    Arc::new(Configured { team: meaning.team, rules: meaning.rules, work: meaning.work })
+                })
                 .map_err(|error| told(&error));
             *read = Read { looked, configured: meaning };
         }

@@ -384,6 +384,7 @@ impl<'a> Building<'a> {
             Type::SessionPlan => ToolsetKind::SessionPlan,
             Type::SessionContext => ToolsetKind::SessionContext,
             Type::Sessions => ToolsetKind::Sessions,
+            Type::Work => ToolsetKind::Work,
             Type::UserPrompt => ToolsetKind::UserPrompt,
             Type::Filesystem => ToolsetKind::Filesystem {
                 access: match toolset.readonly {
@@ -406,6 +407,7 @@ impl<'a> Building<'a> {
             Type::SessionPlan => Some(own_tools(Toolset::SessionPlan)),
             Type::SessionContext => Some(own_tools(Toolset::SessionContext)),
             Type::Sessions => Some(own_tools(Toolset::Sessions)),
+            Type::Work => Some(own_tools(Toolset::Work)),
             Type::Filesystem => Some(FILESYSTEM_TOOLS.to_vec()),
             Type::Shell => Some(SHELL_TOOLS.to_vec()),
             Type::UserPrompt => Some(USER_PROMPT_TOOLS.to_vec()),

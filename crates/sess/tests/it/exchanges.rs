@@ -351,7 +351,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
         refused(&[], &["spawn", "--attach", file, "x"], 2, &format!("cannot attach {file}: {why}"));
     }
     assert_eq!(stage.runs(&[]).len(), 0, "nothing was stored");
-    refused(&[], &["wait", "nothing"], 2, "\"nothing\" is no run");
+    refused(&[], &["wait", "nothing"], 3, "run \"nothing\" not found");
     refused(&[], &["cancel", "0123456789ab"], 3, "run \"0123456789ab\" not found");
 
     // Archived sessions are only read.

@@ -91,6 +91,102 @@ fn control_characters_are_made_visible_in_every_command() {
     assert_eq!(world.ok(["plan", "show", "--revision", "1"]), EVIL);
 }
 
+/// What a terminal obeys, reads as another text, or shows as nothing.
+const ESCAPES: [&str; 12] = [
+    "\u{1b}[2J\u{1b}[H",
+    "\u{1b}]0;owned\u{7}",
+    "\u{1b}]52;c;b3duZWQ=\u{1b}\\",
+    "\u{1b}]8;;https://evil.invalid\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+    "\u{1b}P+q544e\u{1b}\\",
+    "\u{1b}[?1049h\u{1b}[6n",
+    "\u{9b}31m\u{9d}0;owned\u{9c}",
+    "safe\rowned",
+    "owned\u{8}\u{8}\u{8}\u{8}\u{8}safe!",
+    "\u{7f}\u{0}\u{b}\u{c}\u{e}\u{f}",
+    "\u{202e}dnwo\u{202c}\u{2066}x\u{2069}",
+    "\u{feff}\u{200b}\u{2028}\u{2029}\u{85}",
+];
+
+/// A session with escapes in each field that an import takes, and a run whose model says them.
+fn hostile_world() -> World {
+    let world = World::new();
+    let evil = ESCAPES.concat();
+    let message = |role: &str, content: serde_json::Value, more: serde_json::Value| {
+        let mut message = json!({ "role": role, "content": content, "timestamp": 1_767_323_045_000_i64 });
+        message.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        message
+    };
+    let text = || json!([{ "type": "text", "text": evil }]);
+    let call = json!([
+        { "type": "thinking", "text": evil },
+        { "type": "toolCall", "id": "c1", "name": evil, "arguments": { evil.as_str(): evil, "cmd": evil } },
+    ]);
+    let peer =
+        json!({ "kind": "inter_session", "sourceSessionKey": "agent:main:chat:peer", "sourceTool": evil });
+    let messages = [
+        message("user", text(), json!({ "provenance": { "kind": "external_user" } })),
+        message("assistant", call, json!({ "model": evil, "stopReason": evil, "runId": evil })),
+        message("toolResult", text(), json!({ "toolCallId": "c1", "toolName": evil, "isError": true })),
+        message("user", text(), json!({ "provenance": peer })),
+        message("system", json!([{ "type": "compaction", "summary": evil }]), json!({})),
+        message("system", json!([{ "type": evil, "text": evil }]), json!({})),
+        message("user", json!([{ "type": "image", "mimeType": evil, "data": "AAAA" }]), json!({})),
+    ];
+    world.write("hostile.jsonl", &session("hostile", &evil, &messages));
+    world.ok(["import", "hostile.jsonl"]);
+    for revision in ["one", "two"] {
+        world.ok_input(&format!("# {revision}\n\n{evil}\n"), ["plan", "write", "--session", "hostile"]);
+    }
+    world.ok(["token", "create", "--scope", "read", "--label", &evil.replace('\0', "")]);
+    let said = json!({ "text": evil, "tool_calls": [{ "name": evil, "arguments": { "cmd": evil } }] });
+    world.write("script.jsonl", &format!("{said}\n{}\n", json!({ "text": evil })));
+    let config = "agents: {root: {model: scripted/script.jsonl, toolsets: [{type: shell}]}}\n";
+    world.write("team.yaml", config);
+    world
+}
+
+#[test]
+fn escapes_in_each_field_are_made_visible() {
+    let world = hostile_world();
+    let words = ESCAPES.concat().replace('\0', "");
+    let commands: [&[&str]; 20] = [
+        &["run", "team.yaml", "--exec", &words],
+        &["run", "team.yaml", "--exec", "--session", "hostile", "go on"],
+        &["list"],
+        &["read", "hostile"],
+        &["read", "-1"],
+        &["history", "hostile", "--tools"],
+        &["history", "-1", "--tools"],
+        &["search", "owned"],
+        &["runs"],
+        &["runs", "--tree"],
+        &["events"],
+        &["plan", "show", "--session", "hostile"],
+        &["plan", "diff", "--session", "hostile"],
+        &["plan", "log", "--session", "hostile"],
+        &["export", "hostile"],
+        &["token", "list"],
+        &["rename", "hostile", &words],
+        &["send", "hostile", &words],
+        &["tool", "call", "read_session", r#"{"session_id":"hostile"}"#],
+        &["tool", "call", "sessions_history", r#"{"sessionKey":"hostile","includeTools":true}"#],
+    ];
+    let mut shown_at_all = 0;
+    for args in commands {
+        for json in [&[][..], &["--json"]] {
+            let all = [args, json].concat();
+            let shown = show(&world, 200, &all);
+            let steers = |c: char| {
+                c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{202c}\u{2066}\u{2069}".contains(c)
+            };
+            let bad = shown.chars().find(|&c| steers(c));
+            assert_eq!(bad, None, "{all:?}: {shown:?}");
+            shown_at_all += usize::from(shown.contains("owned"));
+        }
+    }
+    assert!(shown_at_all > 20, "only {shown_at_all} showed anything of it");
+}
+
 #[test]
 fn the_title_gives_way_and_the_id_stays() {
     let world = World::new();

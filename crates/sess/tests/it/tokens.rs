@@ -61,6 +61,10 @@ fn what_a_token_cannot_be_is_said() {
     let review = "cannot review plans: that is the person's";
     world.fails(["token", "create", "--scope", "review", "--agent", "main"], 8, review);
     world.fails(["token", "create", "--scope", "review", "--session", "-1"], 8, review);
+    let run = world.run(["token", "create", "--scope", "review", "--agent", "main"]);
+    assert!(!run.stderr.contains("recognised"), "nobody took the person for an agent: {run:?}");
+    let run = world.run(["token", "create", "--scope", "read", "--agent", "nosuch"]);
+    assert!(run.code == 0 && run.stderr.contains("no agent \"nosuch\" is configured here"), "{run:?}");
     world.fails(["token", "create", "--scope", "read", "--session", "nothing"], 3, "not found");
     world.fails(["token", "revoke", "0123"], 3, "there is no token 0123; `sess token list` shows them");
 }

@@ -20,6 +20,11 @@ fn tools_are_listed_with_their_schemas() {
         "agents_list",
         "sessions_inbox",
         "sessions_reply",
+        "work_list",
+        "work_claim",
+        "work_note",
+        "work_status",
+        "work_finish",
     ];
     let listed = world.json(["tool", "list"]);
     let tools = listed["tools"].as_array().expect("a list");

@@ -24,19 +24,13 @@ pub(in crate::gateway) async fn history(call: Call, access: Access) -> Result<Re
     if is_stream && let Some(resumed) = super::last_event_id(call.request.headers())? {
         return resume(state, &access, &caller, given, &resumed, with_tools).await;
     }
-    let page = match call.query.text("cursor") {
-        None => page(state, &caller, given, None, limit, with_tools).await?,
-        Some(_) if is_stream => {
-            return Err(Problem::invalid(
-                "a cursor leads back and cannot be followed: give Last-Event-ID to go on where a stream ended",
-            ));
-        }
-        Some(text) => {
-            let (_, cursor) = place(state, &caller, given, text).await?;
-            let id = cursor.session.to_string();
-            page(state, &caller, &id, Some(cursor.seq), limit, with_tools).await?
-        }
-    };
+    let cursor = call.query.text("cursor");
+    if is_stream && cursor.is_some() {
+        return Err(Problem::invalid(
+            "a cursor leads back and cannot be followed: give Last-Event-ID to go on where a stream ended",
+        ));
+    }
+    let page = page(state, &caller, given, cursor, limit, with_tools).await?;
     if !is_stream {
         return Ok(json(&rendered(state, page)));
     }
@@ -70,7 +64,7 @@ async fn resume(
 }
 
 /// Returns the place that a cursor names, in a session of the key that was asked for.
-pub(in crate::gateway) async fn place(
+async fn place(
     state: &State,
     caller: &Caller,
     given: &str,
@@ -81,21 +75,31 @@ pub(in crate::gateway) async fn place(
     let cursor = state.cursors.open(text).map_err(|error| Problem::invalid(error.to_string()))?;
     // A key may have had several sessions, and a place in any of them is one of its own.
     let key = state.app.key_of(&cursor.session).await?;
-    if key.as_ref() != Some(&reached.key) {
+    let is_unused = reached.session.is_none() && state.app.first_id(&reached.key)? == cursor.session;
+    if key.as_ref() != Some(&reached.key) && !is_unused {
         return Err(Problem::invalid("invalid cursor: it is another session's, or that session was deleted"));
     }
     Ok((reached.key, cursor))
 }
 
+/// Returns the newest page, or the one before the place that a cursor names.
 pub(in crate::gateway) async fn page(
     state: &State,
     caller: &Caller,
     given: &str,
-    before: Option<u64>,
+    cursor: Option<&str>,
     limit: usize,
     with_tools: bool,
 ) -> Result<TranscriptPage, Problem> {
-    let page = state.app.transcript_page(caller, given, before, limit, with_tools).await;
+    let (named, before) = match cursor {
+        None => (given.to_owned(), None),
+        Some(text) => {
+            // The session of the cursor, which may not be the newest one of its key.
+            let (_, Cursor { session, seq }) = place(state, caller, given, text).await?;
+            (session.to_string(), Some(seq))
+        }
+    };
+    let page = state.app.transcript_page(caller, &named, before, limit, with_tools).await;
     page.map_err(|error| unseen(error, given))
 }
 

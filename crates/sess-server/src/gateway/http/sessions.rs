@@ -7,7 +7,7 @@ use sess_protocol::sessions::SendBody;
 
 use super::{Call, Problem, json, json_body, unseen, waited};
 
-const ROWS_MAX: u64 = 200;
+pub(in crate::gateway) const ROWS_MAX: u64 = 200;
 const OFFSET_MAX: u64 = 1_000_000_000;
 const MESSAGES_MAX: u64 = 20;
 

@@ -22,18 +22,23 @@ pub(in crate::gateway) async fn login(call: Call) -> Result<Response, Problem> {
     let ((Some(given), None) | (None, Some(given))) = (&body.code, &body.token) else {
         return Err(Problem::invalid("give a code or a token, and not both"));
     };
-    state.guesses.check(peer, given)?;
     let logged_in = match &body.code {
+        // Looked at first: a code that nobody can guess is not locked out by what others got wrong.
         Some(code) => state.app.login(code).await?,
-        None => state.app.login_with_token(given).await?,
+        None => {
+            state.guesses.check(peer, given)?;
+            state.app.login_with_token(given).await?
+        }
     };
     let Some((secret, access)) = logged_in else {
+        state.guesses.check(peer, given)?;
         state.guesses.failed(peer);
         state.metrics.refused_logins.add(1);
         return Err(Problem::unauthorized(
             "this does not let anybody in: a link counts once and for a minute; `sess open` makes a new one",
         ));
     };
+    state.guesses.counted(secret.reveal());
     let agent = access.agent.as_ref().map(ToString::to_string);
     let mut response = json(&LoggedIn { scopes: access.scopes, agent });
     set_cookie(&state, &mut response, secret.reveal(), COOKIE_FOR);

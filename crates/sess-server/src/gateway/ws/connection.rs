@@ -118,7 +118,13 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = self.cut.cancelled() => return Err(Refusal::Cut),
-                () = self.state.stop.cancelled() => return Err(Refusal::Gone),
+                () = self.state.stop.cancelled() => {
+                    // What was asked for is answered, and said before the goodbye.
+                    while let Ok(out) = self.waiting.try_recv() {
+                        self.write(out).await?;
+                    }
+                    return Err(Refusal::Gone);
+                }
                 () = tokio::time::sleep_until(tick_at) => {
                     tick_at = Instant::now() + every;
                     self.tick(every).await?;
@@ -174,7 +180,8 @@ impl Connection {
             Some(Ok(Message::Binary(_) | Message::Frame(_))) => {
                 Err(Refusal::to("", Problem::invalid(NO_TEXT)))
             }
-            Some(Ok(Message::Close(_))) | None => Err(Refusal::Gone),
+            Some(Ok(Message::Close(_))) => Err(Refusal::Leaves),
+            None => Err(Refusal::Gone),
             Some(Err(error)) => Err(Refusal::unreadable(&error, self.state.limits.frame_bytes)),
         }
     }
@@ -186,7 +193,8 @@ impl Connection {
             Err(problem) => return self.say(error_frame(id, &problem)).await,
             Ok(method) => method,
         };
-        if let Err(problem) = State::check_scope(&self.access, method.scope) {
+        let allowed = State::check_scope(&self.access, method.scope).and_then(|()| self.state.check_open());
+        if let Err(problem) = allowed {
             return self.say(error_frame(id, &problem)).await;
         }
         match method.does {
@@ -209,8 +217,9 @@ impl Connection {
                     params,
                     out: self.out.clone(),
                 };
-                let out = self.out.clone();
+                let (out, busy) = (self.out.clone(), self.state.busy.token());
                 self.asked.spawn(async move {
+                    let _busy = busy;
                     let (answer, after) = task(ask).await;
                     // Nobody reads it when the connection has ended.
                     let _sent = out.send(Out::Answer(methods::answer_frame(id, answer))).await;

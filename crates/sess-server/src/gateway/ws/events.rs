@@ -24,9 +24,9 @@ pub(super) const EVENTS: [&str; 8] = [
 
 /// An event without its number, which each connection counts for itself.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) name: &'static str,
-    pub(super) payload: Arc<str>,
+pub(in super::super) struct Event {
+    name: &'static str,
+    payload: Arc<str>,
 }
 
 impl Event {
@@ -91,6 +91,10 @@ pub(super) fn message(app: &App, key: &SessionKey, session: &SessionId, message:
 /// Returns `sessions.changed` about something that happened; nothing when the session cannot be told of.
 pub(super) async fn changed(app: &App, caller: &Caller, told: &Told) -> Option<Event> {
     let phase = phase(&told.news)?;
+    if phase == Phase::Created && app.is_started_over(&told.session, &told.key).await.unwrap_or(false) {
+        // It is told as a reset.
+        return None;
+    }
     let make = async || {
         let row = match phase {
             Phase::Deleted => None,
@@ -126,11 +130,13 @@ fn phase(news: &News) -> Option<Phase> {
             What::Created { .. } => Phase::Created,
             What::Changed(change) if change == "archived" => Phase::Archived,
             What::Changed(change) if change == "reset" => Phase::Reset,
+            // Where it was talked to last is nothing that somebody changed.
+            What::Changed(change) if change == "delivery" => return None,
             What::Changed(_) => Phase::Patched,
             What::Run { state, .. } if state.has_ended() => Phase::RunEnd,
             What::Run { state: sess_core::run::RunState::Running, .. } => Phase::RunStart,
-            // It waits now, which its row shows.
-            What::Run { .. } => Phase::Patched,
+            // It waits, and nothing begins yet.
+            What::Run { .. } => return None,
             What::Deleted { .. } => Phase::Deleted,
             What::PlanUpdated { .. } | What::PlanState { .. } | What::Message(_) | What::Damaged => {
                 return None;
@@ -141,19 +147,24 @@ fn phase(news: &News) -> Option<Phase> {
 
 /// Returns what else is to be told, besides messages and changed sessions.
 pub(super) fn other(app: &App, told: &Told) -> Option<Event> {
-    let (session_key, session_id) = (shown(app, &told.key), told.session.to_string());
+    told.other.get_or_init(|| make_other(app, told)).clone()
+}
+
+fn make_other(app: &App, told: &Told) -> Option<Event> {
+    let plan = |revision: u64, state: Option<String>, note: Option<String>| {
+        let (session_key, session_id) = (shown(app, &told.key), told.session.to_string());
+        PlanEvent { session_key, session_id, revision, state, note }
+    };
     match &told.news {
         News::Delta { run, text } => {
-            let delta = RunDelta { run_id: run.to_string(), session_key, text: text.clone() };
-            Some(Event::new("run.delta", &delta))
+            let (run_id, session_key) = (run.to_string(), shown(app, &told.key));
+            Some(Event::new("run.delta", &RunDelta { run_id, session_key, text: text.clone() }))
         }
         News::Other(What::PlanUpdated { revision }) => {
-            let plan = PlanEvent { session_key, session_id, revision: *revision, state: None, note: None };
-            Some(Event::new("session_plan_updated", &plan))
+            Some(Event::new("session_plan_updated", &plan(*revision, None, None)))
         }
         News::Other(What::PlanState { revision, state, note }) => {
-            let (state, note) = (Some(state.clone()), note.clone());
-            let plan = PlanEvent { session_key, session_id, revision: *revision, state, note };
+            let plan = plan(*revision, Some(state.clone()), note.clone());
             Some(Event::new("session_plan_state", &plan))
         }
         News::Message(_) | News::Other(_) => None,

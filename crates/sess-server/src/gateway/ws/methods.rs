@@ -4,9 +4,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use sess_app::{
-    Access, Caller, Chat, ChatFile, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through,
-};
+use sess_app::{Access, Caller, Chat, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through};
 use sess_core::{RunId, policy::Verb};
 use sess_protocol::{
     frames::{ResponseFrame, ResponseType},
@@ -26,8 +24,11 @@ use super::{
         errors::Problem,
         http::{
             history::{self, PAGE_LEN, PAGE_LEN_MAX},
-            plans, runs, unseen,
+            plans, runs,
+            sessions::ROWS_MAX,
+            unseen,
         },
+        reading,
         state::State,
     },
     connection::Out,
@@ -126,20 +127,8 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Problem> {
 pub(super) fn read<T: DeserializeOwned>(method: &str, params: Option<&RawValue>) -> Result<T, Problem> {
     // Nothing at all is no parameters.
     let text = params.map_or("{}", RawValue::get);
-    let mut reader = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // Where it is counts from the start of the parameters, which is no use to whoever wrote a frame.
-        let what = error.inner().to_string();
-        let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what);
-        let path = error.path().to_string();
-        // A field that is missing is nowhere yet: it is where it should be.
-        let missing = what.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        let place = match (path.as_str(), missing) {
-            (".", None) => "params".to_owned(),
-            (".", Some(field)) => field.to_owned(),
-            (path, Some(field)) => format!("{path}.{field}"),
-            (path, None) => path.to_owned(),
-        };
+    reading::object(text.as_bytes()).map_err(|reading::Wrong { place, what }| {
+        let place = if place.is_empty() { "params" } else { place.as_str() };
         Problem::invalid(format!("invalid {method} params: {place}: {what}"))
     })
 }
@@ -190,9 +179,9 @@ impl Ask {
 
 async fn list(mut ask: Ask) -> Answer {
     let wanted: ListSessions = ask.read()?;
-    let limit = wanted.limit.filter(|limit| !(1..=200).contains(limit));
-    if let Some(limit) = limit {
-        return Err(ask.invalid("limit", &format!("must be from 1 to 200, not {limit}")));
+    let is_allowed = |limit: i64| u64::try_from(limit).is_ok_and(|limit| (1..=ROWS_MAX).contains(&limit));
+    if let Some(limit) = wanted.limit.filter(|limit| !is_allowed(*limit)) {
+        return Err(ask.invalid("limit", &format!("must be from 1 to {ROWS_MAX}, not {limit}")));
     }
     let rows = ListRows {
         kinds: wanted.kinds.unwrap_or_default(),
@@ -235,29 +224,16 @@ async fn chat_history(mut ask: Ask) -> Answer {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let with_tools = wanted.include_tools.unwrap_or(false);
     let (state, caller, given) = (&ask.state, &ask.caller, wanted.session_key.as_str());
-    let page = match &wanted.cursor {
-        None => history::page(state, caller, given, None, limit, with_tools).await?,
-        Some(cursor) => {
-            let (_, cursor) = history::place(state, caller, given, cursor).await?;
-            let id = cursor.session.to_string();
-            history::page(state, caller, &id, Some(cursor.seq), limit, with_tools).await?
-        }
-    };
+    let page = history::page(state, caller, given, wanted.cursor.as_deref(), limit, with_tools).await?;
     Ok(json(&history::rendered(state, page)))
 }
 
 async fn chat_send(mut ask: Ask) -> Answer {
     let wanted: ChatSend = ask.read()?;
     ask.reach(&wanted.session_key, Verb::Send).await?;
-    let mut files = Vec::new();
-    for id in wanted.attachments.unwrap_or_default() {
-        let file = ask.state.attachments.get(&ask.access, &id)?;
-        files.push(ChatFile {
-            name: file.name.clone(),
-            mime_type: file.mime_type.clone(),
-            bytes: file.content.to_vec(),
-        });
-    }
+    let named = wanted.attachments.unwrap_or_default();
+    let files = named.iter().map(|id| ask.state.attachments.get(&ask.access, id));
+    let files = files.collect::<Result<_, _>>()?;
     let chat = Chat {
         to: ChatTo::Session(wanted.session_key),
         message: wanted.message,

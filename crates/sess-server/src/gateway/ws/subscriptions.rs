@@ -107,6 +107,11 @@ impl Subscriptions {
 
     async fn follow(&mut self, method: &str, ask: SubscribeMessages) -> Result<Subscribed, Problem> {
         let invalid = |what: String| Problem::invalid(format!("invalid {method} params: {what}"));
+        if ask.from_seq.is_some() && ask.session_id.is_none() {
+            let what =
+                "fromSeq: give the sessionId that it counts in; a key may lead to another session by now";
+            return Err(invalid(what.to_owned()));
+        }
         let app = &self.state.app;
         let page = app.transcript_page(&self.caller, &ask.key, None, 1, true).await;
         let mut page = page.map_err(|error| unseen(error, &ask.key))?;
@@ -174,8 +179,8 @@ async fn tell_messages(state: &State, mut follower: Follower, shown: String, out
                 state.metrics.lags.add(1);
                 Event::lagged(Some(shown.clone()))
             }
-            // Each message says which session it is of.
-            Ok(Heard::Reset(_) | Heard::News(_)) => continue,
+            // Each message says which session it is of, and `sessions.changed` tells of the end.
+            Ok(Heard::Reset(_) | Heard::Deleted(_)) => continue,
             Err(error) => {
                 tracing::warn!(%error, "a session cannot be followed now; it is tried again");
                 tokio::time::sleep(RETRY_AFTER).await;

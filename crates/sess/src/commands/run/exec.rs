@@ -159,8 +159,8 @@ pub async fn run(
     let app = agents.app();
     let active = agents.agent(Some(session.agent.as_str()))?;
     let id = session.id.clone();
-    let approved = match app.find_session(&id).await? {
-        Some(stored) => agents.approved(&stored).await?,
+    let review = match app.find_session(&id).await? {
+        Some(stored) => agents.reviewed(&stored).await?,
         None => None,
     };
     if let Some((word, rest)) = split_command(line)
@@ -180,8 +180,8 @@ pub async fn run(
         onlooker.talk("the model is a script: prepared replies");
     }
     let is_command = split_command(line).is_some_and(|(word, _)| agents.command(active, word).is_some());
-    let (agent, text) = match (agents.read_line(active, line), &approved) {
-        // The planner's work is done: who says nothing else speaks to whoever executes the plan.
+    let (agent, text) = match (agents.read_line(active, line), &review) {
+        // Who says nothing else speaks to whoever executes the plan, or changes it.
         (_, Some(told)) if chosen.is_none() && !is_command => (told.agent.clone(), line.to_owned()),
         (Line::Say { agent, text }, _) => (agent, text),
         (Line::Switch(agent), _) => {
@@ -193,8 +193,9 @@ pub async fn run(
         }
     };
     let mut cursor = app.events_head().await?;
-    let note = approved.filter(|told| told.agent == agent).and_then(|told| told.note);
-    let is_executing = note.is_some();
+    let review = review.filter(|told| told.agent == agent);
+    let is_executing = review.as_ref().is_some_and(|told| told.is_approval);
+    let note = review.map(|told| told.note);
     let from = agents.speaker(caller).await?;
     let request = Request { session, agent, text, from, note, idempotency_key: None };
     let (queued, known) = tokio::sync::oneshot::channel::<RunId>();

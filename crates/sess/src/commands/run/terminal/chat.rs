@@ -302,15 +302,13 @@ impl Chat {
 
     /// Says something to an agent, and goes on with the plan that comes of it.
     pub async fn say(&mut self, agent: AgentId, text: String) -> anyhow::Result<Flow> {
-        // A plan that was approved elsewhere is told to whoever executes it, with the next message.
-        let note = match self.stored().await? {
-            Some(stored) => {
-                let told = self.agents.approved(&stored).await?.filter(|told| told.agent == agent);
-                told.and_then(|told| told.note)
-            }
+        // What was said elsewhere about the plan is told to whom it is for, with the next message.
+        let review = match self.stored().await? {
+            Some(stored) => self.agents.reviewed(&stored).await?.filter(|told| told.agent == agent),
             None => None,
         };
-        let is_executing = note.is_some();
+        let is_executing = review.as_ref().is_some_and(|told| told.is_approval);
+        let note = review.map(|told| told.note);
         let from = self.agents.speaker(&self.caller).await?;
         let session = self.session.clone();
         let request = Request { session, agent, text, from, note, idempotency_key: None };

@@ -1,7 +1,7 @@
 //! Plan review: what the host does when a plan is ready. It asks the person, and only the person approves.
 
 use console::Style;
-use sess_app::{PlanText, ReviewPlan};
+use sess_app::{PlanText, ReviewPlan, agents::Request};
 use sess_core::{plan::Verdict, run::Run};
 use similar::TextDiff;
 
@@ -50,16 +50,12 @@ impl Chat {
                 self.put_off.insert(session.id.clone(), revision);
                 return Err(error.into());
             }
-            let request = match said {
-                Said::Approve => {
-                    self.print(Last::Talk, [done(&format!("plan revision {revision} approved"))]);
-                    let Some(request) = self.agents.approved(&session).await? else { return Ok(Flow::GoOn) };
-                    request
-                }
-                Said::Change(note) => self.agents.changes_requested(&session, revision, &note).await?,
-                Said::Later => return Ok(Flow::GoOn),
-            };
             let is_executing = verdict == Verdict::Approve;
+            if is_executing {
+                self.print(Last::Talk, [done(&format!("plan revision {revision} approved"))]);
+            }
+            let Some(review) = self.agents.reviewed(&session).await? else { return Ok(Flow::GoOn) };
+            let request = Request::review(session.into(), review);
             if request.agent != self.active {
                 self.switch(request.agent.clone());
             }

@@ -1,0 +1,86 @@
+//! `work_claim`: takes a work session.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Annotations, Tool, Toolset};
+use crate::{App, Caller, Result};
+
+/// How much an agent is told when it begins.
+const CONTEXT_BYTES: usize = 16_000;
+
+pub(super) struct WorkClaim;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Args {
+    /// The work session, as work_list names it; the first that is ready when not given.
+    #[serde(default)]
+    slug: Option<String>,
+    /// Without slug: only one that has this label.
+    #[serde(default)]
+    label: Option<String>,
+    /// Take it although what it depends on is not completed.
+    #[serde(default)]
+    ignore_dependencies: Option<bool>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Claimed {
+    slug: String,
+    state: String,
+    /// Where to work: an absolute path. Change files only there.
+    workspace: Option<String>,
+    branch: String,
+    /// Rises whenever the work session changes hands.
+    fence: u64,
+    /// When it stops being yours without a sign of life.
+    until: String,
+    /// The plan, what is open in it, and what is known about the matter.
+    context: String,
+    notices: Vec<String>,
+}
+
+#[async_trait]
+impl Tool for WorkClaim {
+    const NAME: &'static str = "work_claim";
+    const TITLE: &'static str = "Claim Work Session";
+    const DESCRIPTION: &'static str = "Take a planned work session, so that nobody else works on it, and get a workspace of its own. Returns the \
+         plan and where to work. Calling it again for one that is yours renews it. Write down progress with \
+         work_note, and end it with work_finish.";
+    const TOOLSET: Toolset = Toolset::Work;
+    const ANNOTATIONS: Annotations = Annotations::RECORDS;
+    type Args = Args;
+    type Output = Claimed;
+
+    async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Claimed)> {
+        let claimed = app
+            .at_work(caller, move |work| {
+                let options = sess_work::ClaimOptions {
+                    ignore_dependencies: args.ignore_dependencies.unwrap_or(false),
+                    ..sess_work::ClaimOptions::default()
+                };
+                let claimed = match &args.slug {
+                    Some(slug) => work.claim(&slug.parse()?, &options)?,
+                    None => work.claim_next(args.label.as_deref(), &options)?,
+                };
+                let claim = &claimed.record.claim;
+                Ok(Claimed {
+                    slug: claim.slug.to_string(),
+                    state: sess_work::State::Active.to_string(),
+                    workspace: claimed.workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
+                    branch: claim.branch.clone(),
+                    fence: claim.fence,
+                    until: claim.lapses_at().to_string(),
+                    context: work.context(&claim.slug, CONTEXT_BYTES)?,
+                    notices: claimed.notices.clone(),
+                })
+            })
+            .await?;
+        let place = claimed.workspace.as_ref().map(|path| format!(" Work in {path}.")).unwrap_or_default();
+        let text =
+            format!("{} is yours until {}.{place}\n\n{}", claimed.slug, claimed.until, claimed.context);
+        Ok((text, claimed))
+    }
+}

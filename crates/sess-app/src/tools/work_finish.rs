@@ -1,0 +1,102 @@
+//! `work_finish`: ends a work session.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Annotations, Tool, Toolset};
+use crate::{App, Caller, Error, Result};
+
+pub(super) struct WorkFinish;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Args {
+    /// How it ends.
+    outcome: Ending,
+    /// The work session; the one whose workspace you are in when not given.
+    #[serde(default)]
+    slug: Option<String>,
+    /// Why; needed to abandon.
+    #[serde(default)]
+    reason: Option<String>,
+    /// For complete: final notes, which are kept with the plan.
+    #[serde(default)]
+    notes: Option<String>,
+    /// Commit whatever is changed in the workspace first, with this message, such as "feat: add a form". Without
+    /// it, changes that are not committed are an error.
+    #[serde(default)]
+    commit_message: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Ending {
+    /// The work is done: it lands on the base branch.
+    Complete,
+    /// It cannot or should not be done.
+    Abandon,
+    /// Somebody else should go on with it.
+    Release,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Finished {
+    slug: String,
+    state: String,
+    /// The commit that brought the work to the base branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    /// The work session that merges what was learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kb: Option<String>,
+    notices: Vec<String>,
+}
+
+#[async_trait]
+impl Tool for WorkFinish {
+    const NAME: &'static str = "work_finish";
+    const TITLE: &'static str = "Finish Work Session";
+    const DESCRIPTION: &'static str = "End a work session that is yours. complete checks the plan and its gates and lands the work on the base \
+         branch in one commit; abandon gives it up for a reason; release gives it back for somebody else. A merge \
+         conflict or a failed gate is an error, and the work session stays yours.";
+    const TOOLSET: Toolset = Toolset::Work;
+    const ANNOTATIONS: Annotations = Annotations::ACTS;
+    type Args = Args;
+    type Output = Finished;
+
+    async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Finished)> {
+        if matches!(args.outcome, Ending::Abandon) && args.reason.is_none() {
+            return Err(Error::Invalid("abandoning needs a reason".to_owned()));
+        }
+        let finished = app.at_work(caller, move |work| finish(work, &args)).await?;
+        Ok((format!("{} is {} now.", finished.slug, finished.state), finished))
+    }
+}
+
+fn finish(work: &sess_work::Work, args: &Args) -> sess_work::Result<Finished> {
+    let slug = work.meant(args.slug.as_deref())?;
+    if let Some(message) = &args.commit_message {
+        work.commit_all(&slug, message)?;
+    }
+    let (state, commit, kb, notices) = match args.outcome {
+        Ending::Complete => {
+            let done = work.complete(&slug, args.notes.as_deref())?;
+            let state = match done.record.claim.phase {
+                sess_work::Phase::Landing => sess_work::State::Active,
+                _ => sess_work::State::Completed,
+            };
+            let commit = done.record.claim.landed.map(|landed| landed.commit.to_string());
+            (state, commit, done.kb.map(|kb| kb.to_string()), done.notices)
+        }
+        Ending::Abandon => {
+            let notices = work.abandon(&slug, args.reason.as_deref().unwrap_or_default())?;
+            (sess_work::State::Abandoned, None, None, notices)
+        }
+        Ending::Release => {
+            let notices = work.release(&slug, args.reason.as_deref())?;
+            (sess_work::State::Planned, None, None, notices)
+        }
+    };
+    Ok(Finished { slug: slug.to_string(), state: state.to_string(), commit, kb, notices })
+}

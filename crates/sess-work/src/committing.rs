@@ -1,0 +1,46 @@
+//! Committing what lies changed in a workspace, for whoever cannot run git there.
+
+use crate::{
+    Error, Git, Oid, Result, Slug, Work,
+    git::failed,
+    projecting::{message, one_line},
+};
+
+impl Work {
+    /// Commits everything that is changed in a session's workspace; `None` when nothing is.
+    ///
+    /// What `.worktreeinclude` brought and git does not track stays out, as long as it is unchanged.
+    pub fn commit_all(&self, slug: &Slug, what: &str) -> Result<Option<Oid>> {
+        self.own_record(slug, &self.see_or_recall()?)?;
+        let path = self.workspace(slug).ok_or_else(|| {
+            Error::wrong_state(format!("{slug} has no workspace in this clone"))
+                .next(format!("sess work claim {slug}"))
+        })?;
+        let git = self.repo.git.at(&path);
+        let _turn = self.repo.lock("branch")?;
+        let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let new: String = told
+            .split_inclusive('\0')
+            .filter(|name| !self.is_copy(&path, name.trim_end_matches('\0')))
+            .collect();
+        run(&git, &["add", "--update", "--", ":/"], None, &[])?;
+        if !new.is_empty() {
+            // Names are names: one with a star in it means itself.
+            let literal = [("GIT_LITERAL_PATHSPECS", "1")];
+            run(&git, &["add", "--pathspec-from-file=-", "--pathspec-file-nul"], Some(&new), &literal)?;
+        }
+        if git.run(["diff", "--cached", "--quiet", "--no-ext-diff", "HEAD"])?.is_ok() {
+            return Ok(None);
+        }
+        let text = message(slug, &one_line(what), &self.by(), None);
+        let env = self.env(slug);
+        let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        run(&git, &["commit", "--quiet", "--cleanup=whitespace", "--file=-"], Some(&text), &env)?;
+        git.oid(["rev-parse", "HEAD"]).map(Some)
+    }
+}
+
+fn run(git: &Git, args: &[&str], input: Option<&str>, env: &[(&str, &str)]) -> Result<()> {
+    let ended = git.run_with(args, input.map(str::as_bytes), env, None)?;
+    if ended.is_ok() { Ok(()) } else { Err(failed(args, &ended)) }
+}

@@ -1,0 +1,364 @@
+//! `sess work …`, as clap reads it. Doc comments here are the help texts.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use sess_work::{Slug, State};
+
+/// How many bytes of context an agent is given when nobody says.
+const CONTEXT_BYTES: usize = 8_000;
+
+#[derive(Debug, Subcommand)]
+pub enum Work {
+    /// Set a repository up for work sessions; again, it changes nothing
+    Init {
+        /// Install no git hooks: nothing then stops a commit that changes the plan or the knowledge base
+        #[arg(long)]
+        no_hooks: bool,
+        /// Also write _bin/claim-session and _bin/complete-session, for those who expect scripts
+        #[arg(long)]
+        scripts: bool,
+    },
+
+    /// Draft a plan; prints the name of the new work session
+    #[command(after_help = "Example: sess work new \"Add user login\" --context \"People cannot log in.\" \
+                            --criterion \"A person can log in\" --label backend")]
+    New(New),
+
+    /// Change a plan that nobody works by yet: in $EDITOR, or from a file
+    Edit {
+        #[command(flatten)]
+        one: One,
+        /// The new plan; - is standard input
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+
+    /// Publish a draft, so that it can be claimed; it needs a context and acceptance criteria
+    Ready(One),
+
+    /// Take a plan back to be worked out
+    Unready(One),
+
+    /// List work sessions
+    List(List),
+
+    /// Show all about a work session: its plan, who has it, what was logged, who had it before
+    Show(One),
+
+    /// Watch all work sessions in five columns; q leaves, r looks again
+    Board,
+
+    /// Take a planned work session, and make its workspace; again by its owner, go on with it
+    #[command(after_help = "Examples: sess work claim 2026-01-31-add-user-login\n          \
+                            cd \"$(sess work claim --next --label backend --json | jq -r .workspace)\"")]
+    Claim(Claim),
+
+    /// Print the identity of a work session, for a shell: eval \"$(sess work env)\"
+    Env(One),
+
+    /// Run a command in the workspace, as the work session, and keep the lease meanwhile
+    #[command(
+        after_help = "Example: sess work exec 2026-01-31-add-user-login -- git commit -am \"[2026-01-31-add-user-login] feat: log in\""
+    )]
+    Exec {
+        #[command(flatten)]
+        one: One,
+        /// The command and its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+
+    /// Write down what was done, in worklog.md
+    Log(Note),
+
+    /// Write down what is to be done next, in active-plan.md; \"[x] …\" is done
+    Plan(Note),
+
+    /// Write down what turned out to be work of its own, in subsessions.md
+    Sub {
+        #[command(flatten)]
+        note: Note,
+        /// Also draft it as a work session, whose parent is this one
+        #[arg(long)]
+        new: bool,
+    },
+
+    /// Write down what others should know, in learnings.md
+    Learn(Note),
+
+    /// Merge the base branch into the work session's branch
+    Sync(One),
+
+    /// Land the work so far, and go on
+    Land(One),
+
+    /// Show lease, changes and gates of a work session
+    Status(One),
+
+    /// Compare the plan with what was done: criteria, files, sub-sessions, amendments
+    Drift(One),
+
+    /// Keep a work session for another while, and share its branch
+    Heartbeat(One),
+
+    /// Give a work session back: it is planned again, and its branch stays
+    Release {
+        #[command(flatten)]
+        one: One,
+        /// Why, for whoever takes it next
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+
+    /// Take a work session from somebody whose lease has lapsed
+    Takeover {
+        #[command(flatten)]
+        one: One,
+        /// Take it although its lease lasts, or somebody seems to be at work; needs --reason
+        #[arg(long, requires = "reason")]
+        force: bool,
+        /// Why, for whoever loses it
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+
+    /// Change the plan while it is worked by; what it was before, and the reason, stay on record
+    Amend {
+        #[command(flatten)]
+        one: One,
+        /// Why it changes
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// The new plan; SESSION.md of the workspace, as you changed it, if not given
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+
+    /// End a work session with its work on the base branch
+    Complete {
+        #[command(flatten)]
+        one: One,
+        /// Final notes: a text, or a file
+        #[arg(long, value_name = "TEXT or FILE")]
+        notes: Option<String>,
+    },
+
+    /// Give a work session up; its branch stays
+    Abandon {
+        #[command(flatten)]
+        one: One,
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+
+    /// Plan an abandoned work session anew; what the attempt before left is kept
+    Retry(One),
+
+    /// Wait for a work session that is ready, claim it, and run a command in its workspace
+    #[command(
+        after_help = "Example: sess work watch --label docs --exec 'my-agent --task \"$(sess work context)\"'"
+    )]
+    Watch(Watch),
+
+    /// Look at the knowledge base, and have what was learned merged into it
+    #[command(subcommand)]
+    Kb(Kb),
+
+    /// Make a claimed work session of a worktree or branch that exists
+    Adopt {
+        /// The worktree; this one if not given
+        path: Option<PathBuf>,
+        /// What it is about; the branch's name says it if not given
+        #[arg(long)]
+        title: Option<String>,
+    },
+
+    /// Print what an agent should know before it begins: plan, open criteria, learnings
+    Context {
+        #[command(flatten)]
+        one: One,
+        /// The most bytes to print
+        #[arg(long, value_name = "N", default_value_t = CONTEXT_BYTES)]
+        bytes: usize,
+    },
+
+    /// Say which work session, plan and agents a line of code comes from
+    Blame {
+        /// The file and the number of the line, such as src/main.rs:42
+        #[arg(value_name = "FILE:LINE")]
+        place: String,
+    },
+
+    /// Claim a work session and have a configured agent carry it out
+    ///
+    /// The agent works in the workspace and reads SESSION.md as its plan. When it ends well its work is committed
+    /// and the work session completed; when not, it is given back, with the reason in its log.
+    Run {
+        #[command(flatten)]
+        one: One,
+        /// The agent, as the configuration names it
+        #[arg(long, value_name = "NAME")]
+        agent: String,
+        /// Let its tools act without asking, except where a rule denies it
+        #[arg(long)]
+        yolo: bool,
+    },
+
+    /// Explain every half-done state, and repair it
+    Doctor {
+        /// Repair what can be repaired
+        #[arg(long)]
+        repair: bool,
+    },
+
+    /// Clean up what is safely merged, and show how large it is
+    Gc {
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+
+    /// Take hooks, settings and our own files out of this clone
+    Uninstall,
+
+    /// What the git hooks call
+    #[command(hide = true)]
+    Hook {
+        name: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct One {
+    /// The work session; inside its workspace it can be left out
+    #[arg(value_name = "SLUG")]
+    pub slug: Option<Slug>,
+}
+
+#[derive(Debug, Args)]
+pub struct New {
+    /// What is to be done, in a few words; the heading of the file with --from, if not given
+    pub title: Option<String>,
+
+    /// Its name, instead of one made of the date and the title
+    #[arg(long)]
+    pub slug: Option<Slug>,
+
+    /// Why it is to be done
+    #[arg(long, value_name = "TEXT")]
+    pub context: Option<String>,
+
+    /// What has to be true when it is done; several times for several
+    #[arg(long = "criterion", value_name = "TEXT")]
+    pub criteria: Vec<String>,
+
+    /// A word by which agents choose; several times for several
+    #[arg(long = "label", value_name = "WORD")]
+    pub labels: Vec<String>,
+
+    /// A work session that has to be completed before; several times for several
+    #[arg(long = "depends", value_name = "SLUG")]
+    pub depends: Vec<Slug>,
+
+    /// Take the whole plan from this file; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["context", "criteria", "labels", "depends"])]
+    pub from: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only those: drafting, planned, active, completed or abandoned
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<State>,
+
+    /// Only those that can be claimed now
+    #[arg(long)]
+    pub ready: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Claim {
+    /// The work session; inside its workspace it can be left out
+    #[arg(value_name = "SLUG", conflicts_with = "next")]
+    pub slug: Option<Slug>,
+
+    /// Take the first one that is ready
+    #[arg(long)]
+    pub next: bool,
+
+    /// With --next: only one that has this label
+    #[arg(long, value_name = "WORD", requires = "next")]
+    pub label: Option<String>,
+
+    /// Take it although what it depends on is not completed
+    #[arg(long)]
+    pub ignore_dependencies: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct Place {
+    /// Make the workspace a clone of its own, instead of a worktree
+    #[arg(long)]
+    pub clone: bool,
+
+    /// Make no workspace
+    #[arg(long, conflicts_with = "clone")]
+    pub no_workspace: bool,
+
+    /// How many minutes it stays yours without a sign of life; work.leaseMinutes, else 30
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=525_600))]
+    pub lease: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Note {
+    /// What to write down; - is standard input
+    pub text: String,
+
+    /// The work session; inside its workspace it can be left out
+    #[arg(long)]
+    pub slug: Option<Slug>,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Run this in the workspace, with a shell; without it, the first claim ends the watch
+    #[arg(long, value_name = "COMMAND")]
+    pub exec: Option<String>,
+
+    /// Only work sessions that have this label
+    #[arg(long, value_name = "WORD")]
+    pub label: Option<String>,
+
+    /// End after the first one, with the command's exit code
+    #[arg(long)]
+    pub once: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Kb {
+    /// List what the knowledge base has
+    List,
+    /// Print a page of it
+    Show {
+        /// Its path, as `sess work kb list` shows it
+        path: String,
+    },
+    /// Plan a work session that merges learnings which none merges yet
+    Merge {
+        /// What they are about
+        topic: String,
+    },
+}

@@ -1,0 +1,192 @@
+//! Taking a work session, keeping it, and ending it.
+
+use std::{
+    ffi::OsString,
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use sess_work::{ClaimOptions, Claimed, Error, Phase, Record, Slug, State, Workspace, quoted};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Here, text_of};
+use crate::{
+    cli::work::{Claim, One, Place},
+    output::one_line,
+};
+
+pub(super) fn options(place: &Place, ignore_dependencies: bool) -> ClaimOptions {
+    let workspace = match (place.clone, place.no_workspace) {
+        (true, _) => Workspace::Clone,
+        (_, true) => Workspace::None,
+        (false, false) => Workspace::Worktree,
+    };
+    ClaimOptions { workspace, ignore_dependencies, lease_seconds: place.lease.map(|minutes| minutes * 60) }
+}
+
+pub(super) fn claim(here: &Here<'_>, args: Claim) -> anyhow::Result<()> {
+    let options = options(&args.place, args.ignore_dependencies);
+    let claimed = if args.next {
+        here.work.claim_next(args.label.as_deref(), &options)?
+    } else {
+        here.work.claim(&here.meant_by(args.slug)?, &options)?
+    };
+    let verb = if claimed.is_resumed { "is yours already" } else { "is yours" };
+    tell_claimed(here, &claimed, verb)
+}
+
+pub(super) fn takeover(
+    here: &Here<'_>,
+    one: One,
+    force: bool,
+    reason: Option<&str>,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let claimed = here.work.takeover(&slug, force, reason, &options(place, false))?;
+    tell_claimed(here, &claimed, "is yours now")
+}
+
+pub(super) fn adopt(here: &Here<'_>, path: Option<&Path>, title: Option<&str>) -> anyhow::Result<()> {
+    let claimed = here.work.adopt(path, title)?;
+    tell_claimed(here, &claimed, "is a work session, and yours")
+}
+
+/// Returns what a program is told about a claim.
+pub(super) fn claim_data(claimed: &Claimed) -> Value {
+    let claim = &claimed.record.claim;
+    json!({
+        "workspace": claimed.workspace.as_ref().map(|path| path.to_string_lossy()),
+        "branch": claim.branch,
+        "fence": claim.fence,
+        "attempt": claim.attempt,
+        "resumed": claimed.is_resumed,
+        "until": claim.lapses_at().to_string(),
+    })
+}
+
+fn tell_claimed(here: &Here<'_>, claimed: &Claimed, verb: &str) -> anyhow::Result<()> {
+    let claim = &claimed.record.claim;
+    let slug = &claim.slug;
+    let told = format!("{slug} {verb} until {}", claim.lapses_at());
+    here.tell(slug, State::Active, claim_data(claimed), &claimed.notices, &told)?;
+    if here.output.json {
+        return Ok(());
+    }
+    here.output.line(&format!("  branch     {}", claim.branch))?;
+    if let Some(workspace) = &claimed.workspace {
+        let place = one_line(&workspace.to_string_lossy());
+        here.output.line(&format!("  workspace  {place}"))?;
+        here.next(&format!("next: cd {} && eval \"$(sess work env)\"", quoted(&place)));
+    }
+    Ok(())
+}
+
+/// Prints the identity of a work session, as a shell takes it.
+pub(super) fn env(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let state = here.state(&slug)?.ok_or_else(|| Error::from(sess_work::Refusal::NotFound(slug.clone())))?;
+    let env = here.work.env(&slug);
+    if here.output.json {
+        let env: serde_json::Map<String, Value> =
+            env.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        return here.tell(&slug, state, json!({ "env": env }), &[], "");
+    }
+    for (name, value) in env {
+        here.output.line(&format!("export {name}={}", quoted(&value)))?;
+    }
+    Ok(())
+}
+
+pub(super) fn exec(here: &Here<'_>, one: One, command: &[OsString]) -> anyhow::Result<ExitCode> {
+    let slug = here.meant(one)?;
+    let (program, args) = command.split_first().context("there is no command")?;
+    let mut command = Command::new(program);
+    command.args(args);
+    in_workspace(here, &slug, command)
+}
+
+/// Runs a command in the workspace, as the work session, and keeps the lease meanwhile; returns its exit code.
+pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<ExitCode> {
+    let workspace = here.work.workspace(slug).ok_or_else(|| {
+        Error::wrong_state(format!("{slug} has no workspace in this clone"))
+            .next(format!("sess work claim {slug}"))
+    })?;
+    // The terminal sends Ctrl-C to the command, too, which decides what to do about it: we wait for its end.
+    let _heard = signal(SignalKind::interrupt())?;
+    command.current_dir(&workspace).envs(here.work.env(slug));
+    let ended = here.work.while_renewing(slug, || command.status())?;
+    let program = Path::new(command.get_program()).display();
+    let status = ended.with_context(|| format!("cannot run {program}"))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+pub(super) fn heartbeat(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let record = here.work.heartbeat(&slug)?;
+    let until = record.claim.lapses_at();
+    let more = json!({ "until": until.to_string(), "fence": record.claim.fence });
+    here.tell(&slug, State::Active, more, &[], &format!("{slug} is yours until {until}"))
+}
+
+pub(super) fn release(here: &Here<'_>, one: One, reason: Option<&str>) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let notices = here.work.release(&slug, reason)?;
+    here.tell(
+        &slug,
+        State::Planned,
+        json!({}),
+        &notices,
+        &format!("{slug} is given back: it is planned again"),
+    )
+}
+
+pub(super) fn abandon(here: &Here<'_>, one: One, reason: &str) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let notices = here.work.abandon(&slug, reason)?;
+    here.tell(&slug, State::Abandoned, json!({}), &notices, &format!("{slug} is abandoned"))?;
+    here.next(&format!("`sess work retry {slug}` plans it anew"));
+    Ok(())
+}
+
+pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let text = file.map(text_of).transpose()?;
+    let record = here.work.amend(&slug, text.as_deref(), reason)?;
+    let amendments = &record.claim.amendments;
+    let told = format!("the plan of {slug} is amended; what it was, and why, stays on record");
+    here.tell(&slug, State::Active, json!({ "amendments": amendments }), &[], &told)
+}
+
+pub(super) fn complete(here: &Here<'_>, one: One, notes: Option<String>) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let notes = match notes {
+        Some(given) if Path::new(&given).is_file() => Some(text_of(Path::new(&given))?),
+        notes => notes,
+    };
+    let done = here.work.complete(&slug, notes.as_deref())?;
+    tell_completed(here, &slug, &done)
+}
+
+pub(super) fn tell_completed(
+    here: &Here<'_>,
+    slug: &Slug,
+    done: &sess_work::Completed,
+) -> anyhow::Result<()> {
+    let Record { claim, .. } = &done.record;
+    let commit = claim.landed.as_ref().map(|landed| landed.commit.as_str());
+    let (state, told) = match claim.phase {
+        Phase::Landing => (State::Active, format!("{slug} is done, and waits to be merged")),
+        _ => (State::Completed, format!("{slug} is completed: its work is on {}", claim.base)),
+    };
+    let more = json!({ "commit": commit, "base": claim.base, "kb": done.kb });
+    here.tell(slug, state, more, &done.notices, &told)?;
+    if let Some(kb) = &done.kb {
+        here.next(&format!("what was learned is to be merged: {kb} is there for it"));
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! `sess work …`: work sessions, one file a group of verbs; here is what they share.
+
+mod board;
+mod claiming;
+mod drafting;
+mod knowledge;
+mod listing;
+mod notes;
+mod repository;
+mod running;
+mod watching;
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use console::Style;
+use serde_json::{Map, Value, json};
+use sess_core::Timestamp;
+use sess_work::{Slug, State};
+
+use super::Context;
+use crate::{
+    cli::work::{One, Work as Verb},
+    output::{Output, Usage, one_line},
+};
+
+/// The largest plan or text that is read from a file.
+const TEXT_BYTES_MAX: u64 = 10_000_000;
+
+/// A caller in the repository around the working directory, and where the answers go.
+struct Here<'a> {
+    context: &'a Context,
+    output: &'a Output,
+    work: sess_work::Work,
+}
+
+pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Result<ExitCode> {
+    let dir = PathBuf::from(
+        context
+            .app
+            .settings()
+            .cwd
+            .as_ref()
+            .context("the working directory is gone: change to another one")?,
+    );
+    let work = context.app.work(&context.caller, &dir).await?;
+    let here = Here { context, output, work };
+    match verb {
+        Verb::Init { no_hooks, scripts } => repository::init(&here, !no_hooks, scripts)?,
+        Verb::New(args) => drafting::new(&here, args)?,
+        Verb::Edit { one, file } => drafting::edit(&here, one, file.as_deref())?,
+        Verb::Ready(one) => drafting::ready(&here, one)?,
+        Verb::Unready(one) => drafting::unready(&here, one)?,
+        Verb::List(args) => listing::list(&here, &args)?,
+        Verb::Show(one) => listing::show(&here, one)?,
+        Verb::Board => board::run(&here).await?,
+        Verb::Claim(args) => claiming::claim(&here, args)?,
+        Verb::Env(one) => claiming::env(&here, one)?,
+        Verb::Exec { one, command } => return claiming::exec(&here, one, &command),
+        Verb::Log(note) => notes::note(&here, sess_work::Note::Log, note)?,
+        Verb::Plan(note) => notes::note(&here, sess_work::Note::Plan, note)?,
+        Verb::Sub { note, new } => notes::sub(&here, note, new)?,
+        Verb::Learn(note) => notes::note(&here, sess_work::Note::Learning, note)?,
+        Verb::Sync(one) => notes::sync(&here, one)?,
+        Verb::Land(one) => notes::land(&here, one)?,
+        Verb::Status(one) => listing::status(&here, one)?,
+        Verb::Drift(one) => listing::drift(&here, one)?,
+        Verb::Heartbeat(one) => claiming::heartbeat(&here, one)?,
+        Verb::Release { one, reason } => claiming::release(&here, one, reason.as_deref())?,
+        Verb::Takeover { one, force, reason, place } => {
+            claiming::takeover(&here, one, force, reason.as_deref(), &place)?;
+        }
+        Verb::Amend { one, reason, file } => claiming::amend(&here, one, &reason, file.as_deref())?,
+        Verb::Complete { one, notes } => claiming::complete(&here, one, notes)?,
+        Verb::Abandon { one, reason } => claiming::abandon(&here, one, &reason)?,
+        Verb::Retry(one) => drafting::retry(&here, one)?,
+        Verb::Watch(args) => return watching::watch(&here, args).await,
+        Verb::Kb(args) => knowledge::kb(&here, args)?,
+        Verb::Adopt { path, title } => claiming::adopt(&here, path.as_deref(), title.as_deref())?,
+        Verb::Context { one, bytes } => knowledge::context(&here, one, bytes)?,
+        Verb::Blame { place } => knowledge::blame(&here, &place)?,
+        Verb::Run { one, agent, yolo } => return running::run(&here, one, &agent, yolo).await,
+        Verb::Doctor { repair } => repository::doctor(&here, repair)?,
+        Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
+        Verb::Uninstall => repository::uninstall(&here)?,
+        Verb::Hook { name, args } => here.work.hook(&name, &args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Here<'_> {
+    /// Returns the work session that is meant: the one that was named, else that of the workspace around.
+    fn meant(&self, one: One) -> anyhow::Result<Slug> {
+        self.meant_by(one.slug)
+    }
+
+    fn meant_by(&self, slug: Option<Slug>) -> anyhow::Result<Slug> {
+        match slug {
+            Some(slug) => Ok(slug),
+            None => Ok(self.work.meant(None)?),
+        }
+    }
+
+    /// Returns the state of a work session as everybody sees it.
+    fn state(&self, slug: &Slug) -> anyhow::Result<Option<State>> {
+        Ok(self.work.see_or_recall()?.standing(slug).state())
+    }
+
+    /// Prints what came of a verb: data with the name and the state, or a sentence.
+    fn tell(
+        &self,
+        slug: &Slug,
+        state: State,
+        more: Value,
+        notices: &[String],
+        sentence: &str,
+    ) -> anyhow::Result<()> {
+        if self.output.json {
+            let mut data =
+                Map::from_iter([("slug".to_owned(), json!(slug)), ("state".to_owned(), json!(state))]);
+            if let Value::Object(more) = more {
+                data.extend(more);
+            }
+            data.insert("notices".to_owned(), json!(notices));
+            return self.output.data(&data);
+        }
+        self.output.line(&one_line(sentence))?;
+        self.notice(notices);
+        Ok(())
+    }
+
+    fn notice(&self, notices: &[String]) {
+        for notice in notices {
+            self.output.notice(notice);
+        }
+    }
+
+    /// Says what to do now, to a person.
+    fn next(&self, text: &str) {
+        if !self.output.json {
+            self.output.say(&Style::new().for_stderr().dim().apply_to(one_line(text)).to_string());
+        }
+    }
+}
+
+/// Reads a text that a file, or standard input as `-`, holds.
+fn text_of(file: &Path) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    let cannot = || format!("cannot read {}", file.display());
+    if file.as_os_str() == "-" {
+        std::io::stdin().take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    } else {
+        let opened = std::fs::File::open(file).map_err(|error| Usage(format!("{}: {error}", cannot())))?;
+        opened.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    }
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        return Err(Usage(format!("{} is larger than {TEXT_BYTES_MAX} bytes", file.display())).into());
+    }
+    Ok(String::from_utf8(bytes).map_err(|_| Usage(format!("{} is not UTF-8 text", file.display())))?)
+}
+
+/// Returns how the word for a state looks.
+fn style_of(state: State) -> Style {
+    match state {
+        State::Drafting => Style::new().dim(),
+        State::Planned => Style::new().cyan(),
+        State::Active => Style::new().yellow(),
+        State::Completed => Style::new().green(),
+        State::Abandoned => Style::new().red(),
+    }
+}
+
+/// Says how long a lease lasts yet, or since when it has lapsed.
+fn lease_left(until: &str, now: Timestamp) -> String {
+    let Some(until) = Timestamp::parse_rfc3339(until) else { return until.to_owned() };
+    let minutes = (until.as_millis() - now.as_millis()).div_euclid(60_000);
+    let told = |minutes: i64| match minutes {
+        ..60 => format!("{minutes} min"),
+        60..2_880 => format!("{} h", minutes / 60),
+        _ => format!("{} d", minutes / 1_440),
+    };
+    if minutes >= 0 { told(minutes) } else { format!("lapsed {} ago", told(-minutes)) }
+}
+
+/// Says who has a work session.
+fn holder_of(holder: &sess_work::Holder) -> String {
+    match (&holder.agent, holder.mine) {
+        (Some(agent), _) => format!("{agent} of {}", holder.name),
+        (None, true) => format!("{} (you)", holder.name),
+        (None, false) => holder.name.clone(),
+    }
+}
+
+/// Says how much some bytes are.
+fn size_of(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}

@@ -1,0 +1,50 @@
+//! What is done while the work goes on: notes, and meeting the base branch.
+
+use serde_json::json;
+use sess_work::{Note, State};
+
+use super::{Here, text_of};
+use crate::cli::work::{Note as Args, One};
+
+fn words(text: String) -> anyhow::Result<String> {
+    if text == "-" { text_of("-".as_ref()) } else { Ok(text) }
+}
+
+pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()> {
+    let slug = here.meant_by(args.slug)?;
+    let notices = here.work.note(&slug, note, &words(args.text)?)?;
+    let place = match note {
+        Note::Log => "worklog.md",
+        Note::Plan => "active-plan.md",
+        Note::Sub => "subsessions.md",
+        Note::Learning => "learnings.md",
+    };
+    let told = format!("written down in {place} of {slug}");
+    here.tell(&slug, State::Active, json!({ "file": place }), &notices, &told)
+}
+
+pub(super) fn sub(here: &Here<'_>, args: Args, is_new: bool) -> anyhow::Result<()> {
+    let slug = here.meant_by(args.slug)?;
+    let (drafted, notices) = here.work.sub(&slug, &words(args.text)?, is_new)?;
+    let told = match &drafted {
+        Some(new) => format!("written down in subsessions.md of {slug}, and drafted as {new}"),
+        None => format!("written down in subsessions.md of {slug}"),
+    };
+    let more = json!({ "file": "subsessions.md", "drafted": drafted });
+    here.tell(&slug, State::Active, more, &notices, &told)
+}
+
+pub(super) fn sync(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let commit = here.work.sync(&slug)?;
+    let told = format!("{} has all of {}", slug.branch(), here.work.repo().base());
+    here.tell(&slug, State::Active, json!({ "commit": commit.as_str() }), &[], &told)
+}
+
+pub(super) fn land(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let commit = here.work.land(&slug)?;
+    let base = here.work.repo().base();
+    let told = format!("the work of {slug} so far is on {base}, as {}", commit.short());
+    here.tell(&slug, State::Active, json!({ "commit": commit.as_str(), "base": base }), &[], &told)
+}
