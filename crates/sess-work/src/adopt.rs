@@ -239,8 +239,8 @@ impl Work {
             .to_owned())
     }
 
-    /// Puts the session's files on its branch, which was not cut from where they are.
-    fn bring_plan(&self, slug: &Slug, record: &Record) -> Result<()> {
+    /// Puts the plan on the session's branch, when that was cut from where it is not, or before it was changed.
+    pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record) -> Result<()> {
         let dir = State::Active.dir_of(slug);
         let path = format!("{dir}/SESSION.md");
         let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
@@ -252,13 +252,17 @@ impl Work {
         {
             return Ok(());
         }
-        let seen = self.see()?;
+        let seen = self.see_or_recall()?;
         let Some(entry) = seen.tree.entries.get(slug) else { return Ok(()) };
-        let mut files = Vec::new();
+        let known = self.repo.files_of(tip.as_str(), &dir)?;
+        let mut files = vec![(path, self.repo.text_of(&record.claim.plan)?)];
         for (name, file) in &entry.files {
-            files.push((format!("{dir}/{name}"), self.repo.text_of(&file.oid)?));
+            let place = format!("{dir}/{name}");
+            if !known.contains_key(&place) && name != "SESSION.md" {
+                files.push((place, self.repo.text_of(&file.oid)?));
+            }
         }
-        let text = message(slug, "Adopt session", &self.by(), Some(&record.oid));
+        let text = message(slug, "Bring the plan", &self.by(), Some(&record.oid));
         self.write_on_branch(slug, &files, &text)?;
         Ok(())
     }

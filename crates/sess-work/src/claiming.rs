@@ -70,11 +70,14 @@ impl Work {
             });
             let mut is_contended = false;
             for row in ready {
-                match self.claim(&row.slug, options) {
+                match self.take(&row.slug, options) {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
-                    ended => return ended,
+                    taken => {
+                        let (record, is_resumed) = taken?;
+                        return self.settled(&row.slug, record, options, is_resumed);
+                    }
                 }
             }
             if !is_contended {
@@ -151,6 +154,9 @@ impl Work {
         };
         self.ensure_branch(slug, &start, &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
+        if !is_resumed {
+            self.bring_plan(slug, &record)?;
+        }
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;
         }
@@ -320,7 +326,7 @@ impl Work {
         if let Err(error) = self.roll_forward() {
             notices.push(format!("{} does not show it yet: {error}", self.repo.base));
         }
-        self.clean_up(slug, phase, &mut notices)?;
+        self.clean_up(slug, phase, &[], &mut notices)?;
         Ok(notices)
     }
 

@@ -18,6 +18,13 @@ impl Work {
         })?;
         let git = self.repo.git.at(&path);
         let _turn = self.repo.lock("branch")?;
+        let unmerged = git.text(["ls-files", "--unmerged", "-z"])?;
+        if !unmerged.is_empty() {
+            return Err(Error::would_lose(format!(
+                "the workspace of {slug} has conflicts that nobody has resolved"
+            ))
+            .next(format!("git -C {} status", path.display())));
+        }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let new: String = told
             .split_inclusive('\0')

@@ -45,7 +45,7 @@ impl Work {
                 None if dry_run => (true, "its session has ended".to_owned()),
                 None => {
                     let mut notices = Vec::new();
-                    self.clean_up(&slug, phase_of(&seen, &slug), &mut notices)?;
+                    self.clean_up(&slug, phase_of(&seen, &slug), &self.landed(&slug, &seen)?, &mut notices)?;
                     match path.exists() {
                         true => (false, notices.join("; ")),
                         false => (true, "its session has ended".to_owned()),
@@ -106,9 +106,13 @@ impl Work {
     }
 
     fn is_landed(&self, slug: &Slug, tip: &Oid, seen: &Seen) -> Result<bool> {
+        self.repo.is_before_any(tip, &self.landed(slug, seen)?)
+    }
+
+    /// Returns the last commits of a session whose work is on the base.
+    fn landed(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Oid>> {
         let landed = self.chain(slug, seen)?.into_iter().find_map(|claim| claim.landed);
-        let Some(landed) = landed else { return self.repo.is_ancestor(tip, &seen.view.base) };
-        Ok(self.repo.is_ancestor(tip, &landed.tip)? || self.repo.is_ancestor(tip, &landed.commit)?)
+        Ok(landed.map_or_else(|| vec![seen.view.base.clone()], |landed| vec![landed.tip, landed.commit]))
     }
 
     /// Returns the sessions that are completed, and whose branches are still there, here or at the remote.

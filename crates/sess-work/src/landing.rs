@@ -125,7 +125,7 @@ impl Work {
                 claim.landed = Some(landed);
             };
             let Some(record) = self.push_landed(slug, &ready, &commit, begun, finish)? else { continue };
-            self.clean_up(slug, Phase::Completed, &mut notices)?;
+            self.clean_up(slug, Phase::Completed, std::slice::from_ref(&ready.tip), &mut notices)?;
             if let Err(error) = self.archive() {
                 tracing::debug!(%error, "ended claims stay where they are for now");
             }

@@ -129,6 +129,7 @@ impl Work {
         let state = standing.state()?;
         let parsed = plan.map(Brief::parse);
         let unreadable = parsed.as_ref().and_then(|parsed| parsed.as_ref().err().map(ToString::to_string));
+        let is_readable = parsed.as_ref().is_some_and(Result::is_ok);
         let brief = parsed.and_then(Result::ok).unwrap_or_default();
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
         let now = self.now();
@@ -141,6 +142,7 @@ impl Work {
         };
         Some(Row {
             ready: state == State::Planned
+                && is_readable
                 && waits_for.is_empty()
                 && matches!(standing, Standing::Rests(_) | Standing::Pending { .. }),
             title: if brief.title.is_empty() { slug.topic().replace('-', " ") } else { brief.title },

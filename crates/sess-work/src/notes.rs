@@ -68,11 +68,13 @@ impl Work {
             Note::Sub | Note::Learning => format!("- {}\n", indented(text)),
         };
         let path = note.path(slug);
-        let before = self.on_branch(slug, &path)?.unwrap_or_else(|| note.heading(slug));
-        let lead = if before.ends_with('\n') { "" } else { "\n" };
         let message =
             format!("[{slug}] docs: {}\n\nSession: {slug}\nAgent: {}\n", note.what(), one_line(&self.by()));
-        self.write_on_branch(slug, &[(path, format!("{before}{lead}{line}"))], &message)?;
+        self.change_on_branch(slug, &message, |now| {
+            let before = now(&path)?.unwrap_or_else(|| note.heading(slug));
+            let lead = if before.ends_with('\n') { "" } else { "\n" };
+            Ok(vec![(path.clone(), format!("{before}{lead}{line}"))])
+        })?;
         if seen.view.is_old {
             return Ok(vec!["the remote cannot be reached: this is shared with the next verb".to_owned()]);
         }
@@ -97,14 +99,6 @@ impl Work {
             drafted.as_ref().map_or_else(|| text.to_owned(), |new| format!("{} (`{new}`)", text.trim()));
         let notices = self.note(slug, Note::Sub, &line)?;
         Ok((drafted, notices))
-    }
-
-    /// Reads a file as the session's branch has it.
-    pub(crate) fn on_branch(&self, slug: &Slug, path: &str) -> Result<Option<String>> {
-        match self.tip(slug)? {
-            Some(tip) => self.repo.text_at(&tip, path),
-            None => Ok(None),
-        }
     }
 
     /// Reads what a session has written down, from its branch or from where it ended.

@@ -159,6 +159,16 @@ impl Repo {
         String::from_utf8_lossy(&told).trim().parse().map_err(Error::failed)
     }
 
+    /// As [`Self::is_ancestor`], of any of several.
+    pub(crate) fn is_before_any(&self, older: &Oid, newer: &[Oid]) -> Result<bool> {
+        for newer in newer {
+            if self.is_ancestor(older, newer)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether one commit is among those before another, or is that one.
     pub(crate) fn is_ancestor(&self, older: &Oid, newer: &Oid) -> Result<bool> {
         let asked = ["merge-base", "--is-ancestor", older.as_str(), newer.as_str()];

@@ -97,6 +97,12 @@ impl Work {
             (None, None) => start,
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
+            // What waits to be merged was made of the branch, and is not where it goes on.
+            (Some(own), Some(shared))
+                if claim.landed.as_ref().is_some_and(|landed| landed.commit == *shared) =>
+            {
+                own
+            }
             (Some(_), Some(shared)) => shared,
             (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
             (Some(_), None) => start,
@@ -193,6 +199,14 @@ impl Work {
             .next(format!("sess work claim {slug}")));
         };
         let url = self.repo.git.text(["remote", "get-url", "--end-of-options", remote])?;
+        // Under another name until everything is there: half a clone would be taken for a workspace.
+        let _turn = self.repo.lock("worktree")?;
+        let (whole, path) = (path, &path.with_file_name(format!(".{slug}.new")));
+        let failed =
+            |error: std::io::Error| Error::failed(format!("cannot make {}: {error}", whole.display()));
+        if path.exists() {
+            fs::remove_dir_all(path).map_err(failed)?;
+        }
         let place = path.to_string_lossy();
         let here = self.repo.common.to_string_lossy();
         let cloned = self.repo.git.talk([
@@ -212,8 +226,10 @@ impl Work {
         }
         let git = self.repo.git.at(path);
         git.text(["remote", "set-url", "--end-of-options", remote, url.trim()])?;
-        for setting in [crate::repo::BASE_SETTING, crate::repo::REMOTE_SETTING, crate::repo::CLAIMS_SETTING] {
-            let value = self.repo.git.run(["config", "--get", setting])?;
+        let settings = [crate::repo::BASE_SETTING, crate::repo::REMOTE_SETTING, crate::repo::CLAIMS_SETTING];
+        // Who somebody is may be said for this repository alone.
+        for setting in settings.into_iter().chain(["user.name", "user.email"]) {
+            let value = self.repo.git.run(["config", "--local", "--get", setting])?;
             if value.is_ok() {
                 git.text(["config", setting, value.text().trim()])?;
             }
@@ -225,7 +241,8 @@ impl Work {
         let dir = path.join(".git/intersession");
         fs::create_dir_all(&dir)
             .and_then(|()| fs::write(dir.join("clone-id"), format!("{}\n", self.owner.clone)))
-            .map_err(|error| Error::failed(format!("cannot write {}: {error}", dir.display())))
+            .and_then(|()| fs::rename(path, whole))
+            .map_err(failed)
     }
 
     /// Keeps workspaces out of the way of `git status`; returns whether that was new.
@@ -312,6 +329,10 @@ impl Work {
                 return Ok(Some(format!("is in the middle of a merge ({name})")));
             }
         }
+        let branch = format!("refs/heads/{}", slug.branch());
+        if git.run(["symbolic-ref", "--quiet", "HEAD"])?.text().trim() != branch {
+            return Ok(Some(format!("has something else checked out than {}", slug.branch())));
+        }
         let told =
             git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"])?;
         let changed: Vec<&str> = told.split('\0').filter_map(|line| line.get(3..)).take(5).collect();
@@ -346,6 +367,17 @@ impl Work {
         files: &[(String, String)],
         message: &str,
     ) -> Result<Oid> {
+        self.change_on_branch(slug, message, |_| Ok(files.to_vec()))
+    }
+
+    /// As [`Self::write_on_branch`], with what `files` makes of the text that a path has now: in the checkout, where
+    /// somebody may be changing it, else on the branch. Nobody else writes meanwhile.
+    pub(crate) fn change_on_branch(
+        &self,
+        slug: &Slug,
+        message: &str,
+        files: impl FnOnce(&dyn Fn(&str) -> Result<Option<String>>) -> Result<Vec<(String, String)>>,
+    ) -> Result<Oid> {
         let workspace = self.workspace(slug);
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
         let name = format!("refs/heads/{}", slug.branch());
@@ -361,6 +393,14 @@ impl Work {
             Some(path) if self.is_clone(path) => crate::Repo::find(path)?,
             _ => self.repo.clone(),
         };
+        let files = &files(&|name| match &workspace {
+            Some(path) if is_inside(path, name) && path.join(name).is_file() => {
+                fs::read_to_string(path.join(name))
+                    .map(Some)
+                    .map_err(|error| Error::failed(format!("cannot read {name}: {error}")).next("git status"))
+            }
+            _ => repo.text_at(&tip, name),
+        })?;
         let mut edits = Vec::new();
         for (path, text) in files {
             edits.push(Edit::Put(
@@ -413,10 +453,28 @@ impl Work {
     }
 
     /// Takes away what is done with, and nothing that is only here: that is told, and stays.
-    pub(crate) fn clean_up(&self, slug: &Slug, phase: Phase, notices: &mut Vec<String>) -> Result<()> {
+    ///
+    /// `landed` are the last commits whose work is on the base: a branch that went on from there stays.
+    pub(crate) fn clean_up(
+        &self,
+        slug: &Slug,
+        phase: Phase,
+        landed: &[Oid],
+        notices: &mut Vec<String>,
+    ) -> Result<()> {
         let tip = self.tip(slug)?;
+        let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
         if let Some(tip) = &tip {
             self.keep_for_rescue(slug, tip)?;
+        }
+        let goes_on = |place: &str| {
+            format!("the branch {} {place} has commits that did not land, and stays", slug.branch())
+        };
+        if let Some(tip) = tip.as_ref().filter(|_| phase == Phase::Completed)
+            && !has_landed(tip)?
+        {
+            notices.push(goes_on("here"));
+            return Ok(());
         }
         if let Some(path) = self.workspace(slug)
             && !self.remove_workspace(slug, &path, notices)?
@@ -433,6 +491,10 @@ impl Work {
         }
         let shared = self.repo.look()?.branches.get(slug).cloned();
         if let Some(shared) = shared.filter(|_| self.repo.remote.is_some()) {
+            if !has_landed(&shared)? {
+                notices.push(goes_on("at the remote"));
+                return Ok(());
+            }
             let moved = self.repo.advance(&[Move { name, from: Some(shared), to: None }])?;
             if moved != crate::Moved::Done {
                 notices.push(format!("the branch {} is still at the remote", slug.branch()));
@@ -469,6 +531,12 @@ impl Work {
         let of_branch = format!("on {}:", slug.branch()).to_lowercase();
         if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
             return Ok(Some("something is stashed on its branch".to_owned()));
+        }
+        if self.is_clone(path) {
+            let told = git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/stash"])?;
+            if let Some(other) = told.lines().find(|name| *name != slug.branch()) {
+                return Ok(Some(format!("{other} is nowhere else")));
+            }
         }
         // What is changed in there, git would not say without running in there.
         let told = git.text(["ls-files", "--stage", "-z"])?;

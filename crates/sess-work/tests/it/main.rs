@@ -7,6 +7,7 @@ mod health;
 mod hostile;
 mod lab;
 mod life;
+mod losses;
 mod many;
 mod model;
 mod races;

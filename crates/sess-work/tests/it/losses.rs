@@ -1,0 +1,159 @@
+//! What somebody did in a workspace is there afterwards, whatever the verbs did meanwhile.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use sess_work::{ClaimOptions, Draft, Kind, Land, Note, Settings, Slug, Work, Workspace};
+
+use crate::lab::{Lab, planned, work, work_with};
+
+fn claimed(work: &Work, slug: &Slug) -> PathBuf {
+    work.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace")
+}
+
+fn commit(lab: &Lab, workspace: &Path, file: &str, slug: &Slug) -> String {
+    fs::write(workspace.join(file), "done\n").expect("written");
+    lab.git(workspace, &["add", file]);
+    lab.git(workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {file}")]);
+    lab.git(workspace, &["rev-parse", "HEAD"])
+}
+
+#[test]
+fn notes_at_the_same_time_are_all_kept_and_so_is_what_somebody_types_meanwhile() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Notes");
+    let workspace = claimed(&ann, &slug);
+    let file = workspace.join(format!("_AGENTS/sessions/active/{slug}/worklog.md"));
+    let typed = fs::read_to_string(&file).expect("a worklog") + "- typed by hand\n";
+    fs::write(&file, typed).expect("written");
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (ann, slug) = (&ann, &slug);
+            // One may be told that another one of the same owner is at it; what it wrote is there all the same.
+            scope.spawn(move || drop(ann.note(slug, Note::Log, &format!("note {n}"))));
+        }
+    });
+    let log = fs::read_to_string(&file).expect("a worklog");
+    for words in ["typed by hand", "note 0", "note 1", "note 2", "note 3"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn commits_beside_the_branch_keep_the_workspace() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Detached");
+    let workspace = claimed(&ann, &slug);
+    lab.git(&workspace, &["checkout", "--quiet", "--detach"]);
+    commit(&lab, &workspace, "a.rs", &slug);
+    let refused = ann.complete(&slug, None).expect_err("what is not on the branch would be lost");
+    assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+    assert!(workspace.join("a.rs").is_file());
+}
+
+#[test]
+fn a_branch_that_somebody_else_pushed_to_is_not_deleted() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), lab.clone_named("bob"));
+    let slug = planned(&ann, "Shared");
+    let workspace = claimed(&ann, &slug);
+    commit(&lab, &workspace, "a.rs", &slug);
+    ann.heartbeat(&slug).expect("shared");
+    lab.git(&bob, &["fetch", "--quiet"]);
+    lab.git(&bob, &["checkout", "--quiet", &slug.branch()]);
+    let theirs = commit(&lab, &bob, "review.rs", &slug);
+    lab.git(&bob, &["push", "--quiet", "origin", &slug.branch()]);
+    let done = ann.complete(&slug, None).expect("completed");
+    assert!(done.notices.iter().any(|notice| notice.contains("did not land")), "{:?}", done.notices);
+    assert_eq!(lab.git(&lab.hub(), &["rev-parse", &slug.branch()]), theirs);
+}
+
+#[test]
+fn what_cannot_be_worked_on_is_neither_ready_nor_taken_again_and_again() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let broken = planned(&ann, "Aa broken");
+    let good = planned(&ann, "Good");
+    lab.git(&dir, &["pull", "--quiet", "origin", "main"]);
+    let path = format!("_AGENTS/sessions/planned/{broken}/SESSION.md");
+    fs::write(dir.join(&path), "---\ndepends: [\n---\n# X\n").expect("written");
+    lab.git(&dir, &["commit", "--quiet", "-am", "break it"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    let claimed = ann.claim_next(None, &ClaimOptions::default()).expect("there is another one");
+    assert_eq!(claimed.record.claim.slug, good);
+
+    let alone = lab.clone_named("alone");
+    lab.git(&alone, &["remote", "remove", "origin"]);
+    let alone = work(&alone);
+    let (one, two) = (planned(&alone, "One"), planned(&alone, "Two"));
+    let options = ClaimOptions { workspace: Workspace::Clone, ..ClaimOptions::default() };
+    alone.claim_next(None, &options).expect_err("a clone needs a remote");
+    let held: Vec<Slug> = alone
+        .list(&alone.see().expect("seen"))
+        .expect("rows")
+        .into_iter()
+        .filter(|row| row.holder.is_some() && [&one, &two].contains(&&row.slug))
+        .map(|row| row.slug)
+        .collect();
+    assert_eq!(held.len(), 1, "{held:?}");
+}
+
+#[test]
+fn a_plan_that_was_changed_between_two_owners_is_the_one_that_counts() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Changed");
+    let workspace = claimed(&ann, &slug);
+    commit(&lab, &workspace, "a.rs", &slug);
+    ann.release(&slug, None).expect("released");
+    let (before, text) = bob.editable(&slug).expect("a plan");
+    bob.edit(&slug, Some(&before), &text.replace("Because.", "Because it is so.")).expect("edited");
+    let workspace = claimed(&bob, &slug);
+    let plan = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    assert!(fs::read_to_string(plan).expect("a plan").contains("Because it is so."));
+    assert!(workspace.join("a.rs").is_file());
+    bob.complete(&slug, None).expect("completed by the new plan");
+}
+
+#[test]
+fn what_waits_to_be_merged_is_still_its_owners() {
+    let lab = Lab::new();
+    let settings = Settings { land: Land::Pr, ..Settings::default() };
+    let ann = work_with(&lab.clone_named("ann"), settings);
+    let slug = planned(&ann, "By request");
+    let workspace = claimed(&ann, &slug);
+    commit(&lab, &workspace, "a.rs", &slug);
+    ann.complete(&slug, None).expect("handed over");
+    assert_eq!(claimed(&ann, &slug), workspace);
+}
+
+#[test]
+fn half_a_clone_is_no_workspace() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let draft = Draft {
+        title: "Cloned".to_owned(),
+        context: Some("Because.".to_owned()),
+        criteria: vec!["It works".to_owned()],
+        ..Draft::default()
+    };
+    let slug = ann.draft(None, &draft, None).expect("drafted");
+    ann.ready(&slug).expect("ready");
+    let half = dir.join(format!(".sessions/.{slug}.new/.git"));
+    fs::create_dir_all(&half).expect("made");
+    let options = ClaimOptions { workspace: Workspace::Clone, ..ClaimOptions::default() };
+    let workspace = ann.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
+    assert!(workspace.join("readme.md").is_file() && !half.exists());
+    lab.git(&workspace, &["branch", "aside"]);
+    let ends = commit(&lab, &workspace, "a.rs", &slug);
+    let done = ann.complete(&slug, None).expect("completed");
+    assert!(done.notices.iter().any(|notice| notice.contains("aside")), "{:?}", done.notices);
+    assert_eq!(lab.git(&workspace, &["rev-parse", "HEAD"]), ends);
+}
