@@ -14,7 +14,7 @@ static WORLD: LazyLock<World> = LazyLock::new(World::new);
 
 fuzz_target!(|data: &[u8]| {
     let options = McpOptions {
-        toolsets: Toolset::ALL.to_vec(),
+        toolsets: Toolset::ANYWHERE.to_vec(),
         tools: None,
         explicit_session: Some("fuzz".to_owned()),
         env: Vec::new(),

@@ -309,7 +309,8 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
 fn a_configured_agent_carries_out_a_work_session() {
     let lab = Lab::new();
     let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n    \
-                  toolsets: [{type: session_plan}, {type: filesystem}]\n";
+                  toolsets: [{type: session_plan}, {type: filesystem}]\n  hasty:\n    \
+                  model: scripted/replies.yaml\n    toolsets: [{type: filesystem}]\n    limits: {turns: 1}\n";
     let config = lab.world.write("agents.yaml", config);
     let config = config.to_string_lossy().into_owned();
     lab.world.write(
@@ -334,7 +335,7 @@ fn a_configured_agent_carries_out_a_work_session() {
         "- {tool_calls: [{name: write_file, arguments: {path: half.txt, content: half}}]}\n",
     );
     let failed =
-        lab.run("ann", &["work", "run", &slug, "--agent", "coder", "--yolo", "--config", &config, "--json"]);
+        lab.run("ann", &["work", "run", &slug, "--agent", "hasty", "--yolo", "--config", &config, "--json"]);
     assert_eq!(failed.code, 1, "{failed:?}");
     let data: Value = serde_json::from_str(&failed.stdout).expect("JSON");
     assert_eq!((&data["state"], &data["outcome"]), (&json!("planned"), &json!("failed")), "{failed:?}");
