@@ -1,11 +1,11 @@
 // The board of work sessions, over a real repository with a remote, where real work sessions are drafted,
-// published, claimed and completed while the page is open.
+// published, claimed and abandoned while the page is open.
 
 import { AxeBuilder } from '@axe-core/playwright';
 import { expect, test, type Page } from '@playwright/test';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { seeds } from './fixture';
+import { MAIN, seeds } from './fixture';
 import { type Gateway, type Run, start } from './start';
 
 let gateway: Gateway;
@@ -203,6 +203,27 @@ test('a sign-in that may not see work sessions is told so', async ({ page }) => 
   await open(page);
   await expect(page.getByRole('heading', { name: 'Not for this sign-in' })).toBeVisible(SOON);
   await look(page, 'work-forbidden');
+});
+
+// A lease takes a minute to lapse and an agent's run takes a model, so these answers are made up.
+test('a lapsed lease, a half-done state and the transcripts are shown', async ({ page }) => {
+  const minutes = (count: number) => new Date(Date.now() + count * 60_000).toISOString();
+  const row = {
+    slug: '2026-03-04-port-the-table', state: 'active', title: 'Port the table', ready: false, note: 'the move to active/ is not pushed yet',
+    holder: { name: 'Grace', agent: 'coder', session: MAIN, host: 'one', since: minutes(-200), until: minutes(-125), stale: true, attempt: 2 },
+  };
+  await page.route('**/work', (route) => route.fulfill({ json: { repository: '/project', base: 'main', isOld: false, sessions: [row] } }));
+  await page.route('**/work/*', (route) => route.fulfill({ json: { ...row, plan: '# Port it', criteria: [{ text: 'It fits', done: true }], sessions: [MAIN], history: [] } }));
+  await open(page);
+  await expect(card(page, 'Port the table')).toContainText('coder of Grace on one');
+  await expect(card(page, 'Port the table')).toContainText('Stale: lapsed 2 h ago');
+  await expect(card(page, 'Port the table')).toContainText('attempt 2');
+  await expect(card(page, 'Port the table')).toContainText('the move to active/ is not pushed yet');
+  await expect(column(page, 'active').locator('.board-stale')).toHaveText('1 stale');
+  await card(page, 'Port the table').getByRole('link', { name: 'Port the table' }).click();
+  await expect(page.locator('.criteria .box')).toHaveAccessibleName('done');
+  await page.locator('.work-list').getByRole('link', { name: 'Make the importer survive a full disk' }).click();
+  await expect(page.locator('.transcript article').getByText('It is cleared now').first()).toBeVisible();
 });
 
 test('what is over is folded to the newest ten', async ({ page }) => {
