@@ -247,15 +247,22 @@ fn arguments<A: DeserializeOwned>(arguments: Value) -> Result<A> {
             return Err(Error::Invalid("arguments must be a JSON object".to_owned()));
         }
     };
+    let error = match serde_json::from_value(Value::Object(object.clone())) {
+        Ok(arguments) => return Ok(arguments),
+        Err(error) => error,
+    };
     // Named by hand: serde's own message says what was wrong, but not where.
-    for (name, value) in &object {
-        let alone = Map::from_iter([(name.clone(), value.clone())]);
-        if let Err(error) = serde_json::from_value::<A>(Value::Object(alone)) {
-            return Err(Error::Invalid(format!("invalid argument \"{name}\": {error}")));
+    for (name, value) in object {
+        let alone = Map::from_iter([(name.clone(), value)]);
+        match serde_json::from_value::<A>(Value::Object(alone)) {
+            // What it lacks alone are the others.
+            Err(error) if !error.to_string().starts_with("missing field") => {
+                return Err(Error::Invalid(format!("invalid argument \"{name}\": {error}")));
+            }
+            Ok(_) | Err(_) => {}
         }
     }
-    serde_json::from_value(Value::Object(object))
-        .map_err(|error| Error::Invalid(format!("invalid arguments: {error}")))
+    Err(Error::Invalid(format!("invalid arguments: {error}")))
 }
 
 /// Reads a whole number of any size: limits are clamped, so a huge one is not an error.
