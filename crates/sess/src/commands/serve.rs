@@ -59,11 +59,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Serve) -> anyhow
         }
     };
     let ended = tokio::select! {
-        served = gateway::serve(context.app.clone(), node, options, stop.clone(), ready) => {
-            served.map(|()| ExitCode::SUCCESS).map_err(refused)
-        }
+        // In this order: whoever is told that it listens may end it at once.
+        biased;
         heard = second_signal(&stop) => {
             heard.map(|()| ExitCode::from(130)).context("signals cannot be heard")
+        }
+        served = gateway::serve(context.app.clone(), node, options, stop.clone(), ready) => {
+            served.map(|()| ExitCode::SUCCESS).map_err(refused)
         }
         () = say_drained(&stop, output) => unreachable!("it says one thing and waits"),
     };
