@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work, repo::random_hex, workspace::Workspace,
+    Work,
+    projecting::{Step, message, one_line},
+    repo::random_hex,
+    tree::Edit,
+    workspace::Workspace,
 };
 
 /// How often somebody else may be faster before we say so.
@@ -196,7 +200,7 @@ impl Work {
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
         let oid = self.repo.write_claim(&claim, &[&record.oid])?;
         match self.moved_claim(slug, Some(&record.oid), &oid)? {
-            Moved::Done => self.settled(slug, Record { oid, claim }, options, false),
+            Moved::Done => self.handed_over(self.settled(slug, Record { oid, claim }, options, false)?),
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
                 let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
@@ -204,6 +208,33 @@ impl Work {
             }
             Moved::Rejected(words) => Err(self.claim_rejected(&words)),
         }
+    }
+
+    /// Shows who has a session now, on the base and on its branch, which both say who had it before.
+    fn handed_over(&self, mut claimed: Claimed) -> Result<Claimed> {
+        let Record { oid, claim } = &claimed.record;
+        let slug = &claim.slug;
+        let text = message(slug, "Take over session", &self.by(), Some(oid));
+        let shown = self.on_base(|seen| {
+            let edits = self.beginnings(seen, slug, claim)?;
+            let is_new = edits.iter().any(|edit| match edit {
+                Edit::Put(path, file) => seen.tree.files.get(path) != Some(file),
+                Edit::Remove(_) => true,
+            });
+            Ok(is_new.then(|| Step { message: text.clone(), edits }))
+        });
+        match shown {
+            Ok(seen) => {
+                let path = format!("{}/.session-env", State::Active.dir_of(slug));
+                if let Some(file) = seen.tree.files.get(&path) {
+                    self.write_on_branch(slug, &[(path.clone(), self.repo.text_of(&file.oid)?)], &text)?;
+                }
+            }
+            Err(error) => {
+                claimed.notices.push(format!("{} does not show it yet: {error}", self.repo.base));
+            }
+        }
+        Ok(claimed)
     }
 
     /// Fails when the lease has lapsed and yet somebody seems to be at work.
@@ -355,7 +386,8 @@ impl Work {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
-        self.write_on_branch(slug, &[(path, text)], &format!("[{slug}] OVERRIDE: {}", reason.trim()))?;
+        let what = format!("OVERRIDE: {}", one_line(reason.trim()));
+        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record.oid)))?;
         let seen = self.see()?;
         let branch = self.branch_move(slug, &seen)?;
         let amendment = Amendment {

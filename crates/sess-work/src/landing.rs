@@ -76,6 +76,11 @@ impl Work {
             let ready = self.ready_to_land(slug)?;
             let base = ready.seen.view.base.clone();
             let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
+            if tree == self.repo.git.oid(["rev-parse", &format!("{base}^{{tree}}")])? {
+                // There is nothing that is not there already.
+                self.shared(slug, &ready.seen, &ready.record)?;
+                return Ok(base);
+            }
             let what = format!("Land: {}", one_line(&ready.brief.title));
             let commit = self.repo.commit_tree(
                 &tree,
@@ -282,7 +287,11 @@ impl Work {
         slug: &Slug,
         notes: Option<&str>,
     ) -> Result<(Vec<Edit>, Option<Slug>, Oid)> {
-        let mut edits: Vec<Edit> = self.lock_edit(&ready.seen, Some(slug))?.into_iter().collect();
+        let mut edits = Vec::new();
+        // What others merge later must not contradict who has claimed something else meanwhile.
+        if self.settings.land == Land::Push {
+            edits.extend(self.lock_edit(&ready.seen, Some(slug))?);
+        }
         let mut plan = ready.record.claim.plan.clone();
         if let Some(notes) = notes.map(str::trim).filter(|notes| !notes.is_empty()) {
             let text = self.repo.text_of(&plan)?;
