@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Verb,
     Work,
-    projecting::{Step, message, one_line},
+    projecting::{Step, message, one_line, pause},
     repo::random_hex,
     tree::Edit,
     workspace::Workspace,
@@ -268,42 +268,83 @@ impl Work {
         self.replaced(record, |_| {}, branch.as_slice(), false)
     }
 
-    fn renewed(&self, record: &Record, change: impl FnOnce(&mut Claim)) -> Result<Record> {
+    fn renewed(&self, record: &Record, change: impl Fn(&mut Claim)) -> Result<Record> {
         self.replaced(record, change, &[], false)
     }
 
-    /// Puts a changed record into the place of one that the caller holds, together with other refs.
+    /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
     ///
-    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too.
+    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too. When another
+    /// process of the owner's own was faster, the change is made to what that left, unless that was an event as well.
     pub(crate) fn replaced(
         &self,
         record: &Record,
-        change: impl FnOnce(&mut Claim),
+        change: impl Fn(&mut Claim),
         others: &[Move],
         is_event: bool,
     ) -> Result<Record> {
-        let mut claim = record.claim.clone();
-        claim.renewed_at = self.now();
-        claim.nonce = random_hex();
-        claim.pid = self.who.pid;
-        change(&mut claim);
-        let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
-        let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
         let slug = &record.claim.slug;
-        let own =
-            Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: Some(oid.clone()) };
-        let moves: Vec<Move> = std::iter::once(own).chain(others.iter().cloned()).collect();
-        match self.repo.advance(&moves)? {
-            Moved::Done => Ok(Record { oid, claim }),
-            Moved::Overtaken { .. } => {
-                let seen = self.see()?;
-                // Somebody else's it is not: it was another process of the owner's own, or a ref beside it.
-                self.check(Verb::Own, slug, &seen)?;
-                Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
-                    .next(format!("sess work status {slug}")))
+        let (mut record, mut others) = (record.clone(), others.to_vec());
+        for _ in 0..TRIES_MAX {
+            let mut claim = record.claim.clone();
+            claim.renewed_at = self.now();
+            claim.nonce = random_hex();
+            claim.pid = self.who.pid;
+            change(&mut claim);
+            let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
+            let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
+            let own = Move {
+                name: self.repo.claim_ref(slug),
+                from: Some(record.oid.clone()),
+                to: Some(oid.clone()),
+            };
+            let moves: Vec<Move> = std::iter::once(own).chain(others.iter().cloned()).collect();
+            match self.repo.advance(&moves)? {
+                Moved::Done => return Ok(Record { oid, claim }),
+                Moved::Overtaken { .. } => {}
+                Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
             }
-            Moved::Rejected(words) => Err(self.claim_rejected(&words)),
+            pause();
+            let seen = self.see()?;
+            // It went through, and something came right after it.
+            if let Some(now) = seen.record(slug)
+                && (self.repo.is_ancestor(&oid, &now.oid)? || is_event && is_renewal(&claim, &now.claim))
+            {
+                return Ok(Record { oid, claim });
+            }
+            let now = self.own_record(slug, &seen)?;
+            if is_event && !is_renewal(&record.claim, &now.claim) {
+                break;
+            }
+            let Some(left) = self.still_to_move(slug, others, &seen)? else { break };
+            (record, others) = (now, left);
         }
+        Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
+            .next(format!("sess work status {slug}")))
+    }
+
+    /// Returns moves of a session's branch from where it is now; `None` when it has what this clone does not have.
+    fn still_to_move(&self, slug: &Slug, moves: Vec<Move>, seen: &Seen) -> Result<Option<Vec<Move>>> {
+        let Some(at) = seen.view.branches.get(slug) else {
+            return Ok(Some(moves.into_iter().map(|step| Move { from: None, ..step }).collect()));
+        };
+        let tip = self.tip(slug)?;
+        let mut left = Vec::new();
+        for step in moves {
+            let Some(to) = &step.to else { return Ok(None) };
+            if self.repo.is_ancestor(to, at)? {
+                continue;
+            }
+            let is_known = match &tip {
+                Some(tip) => self.repo.is_ancestor(at, to)? || self.repo.is_ancestor(at, tip)?,
+                None => self.repo.is_ancestor(at, to)?,
+            };
+            if !is_known {
+                return Ok(None);
+            }
+            left.push(Move { from: Some(at.clone()), ..step });
+        }
+        Ok(Some(left))
     }
 
     fn parents(&self, oid: &Oid) -> Result<Vec<Oid>> {
@@ -336,7 +377,8 @@ impl Work {
     }
 
     fn end(&self, slug: &Slug, phase: Phase, reason: Option<&str>) -> Result<Vec<String>> {
-        let seen = self.see()?;
+        // An ended claim says nothing about a directory that never followed it.
+        let seen = self.roll_forward().or_else(|_| self.see())?;
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
@@ -348,7 +390,7 @@ impl Work {
             &record,
             |claim| {
                 claim.phase = phase;
-                claim.reason = reason;
+                claim.reason.clone_from(&reason);
             },
             branch.as_slice(),
             true,
@@ -399,13 +441,19 @@ impl Work {
         self.replaced(
             &record,
             |claim| {
-                claim.plan = plan;
-                claim.amendments.push(amendment);
+                claim.plan = plan.clone();
+                claim.amendments.push(amendment.clone());
             },
             branch.as_slice(),
             true,
         )
     }
+}
+
+/// Whether a claim says what another one said, and only when it was renewed and by whom is new.
+fn is_renewal(old: &Claim, new: &Claim) -> bool {
+    let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
+    renewed == *new
 }
 
 /// Returns what a plan depends on and is not completed.

@@ -365,8 +365,8 @@ impl Work {
             Moved::Done => Ok(Some(Record { oid, claim })),
             Moved::Overtaken { .. } => {
                 let now = self.see()?;
-                // It went through, and others came right after it.
-                if now.record(slug).is_some_and(|record| record.oid == oid) {
+                // It went through, and others came right after it. The claim moved with it, wherever it is by now.
+                if self.repo.is_ancestor(commit, &now.view.base)? {
                     return Ok(Some(Record { oid, claim }));
                 }
                 self.own_record(slug, &now)?;
@@ -411,7 +411,7 @@ impl Work {
             &ready.record,
             |claim| {
                 claim.phase = Phase::Landing;
-                claim.landed = Some(landed);
+                claim.landed = Some(landed.clone());
             },
             &others,
             true,

@@ -77,11 +77,16 @@ impl Work {
                     seen.view.base = commit;
                     return Ok(seen);
                 }
-                Moved::Overtaken { .. } if begun.elapsed() < PATIENCE => {
+                Moved::Overtaken { .. } => {
                     pause();
                     seen = self.see()?;
-                }
-                Moved::Overtaken { .. } => {
+                    // It went through, and others came right after it.
+                    if self.repo.is_ancestor(&commit, &seen.view.base)? {
+                        return Ok(seen);
+                    }
+                    if begun.elapsed() < PATIENCE {
+                        continue;
+                    }
                     let base = &self.repo.base;
                     return Err(Error::new(
                         Kind::Unreachable,

@@ -21,14 +21,17 @@ use crate::{
 const PLACES: usize = 4;
 const VERB: &str = "SESS_WORK_CRASH_VERB";
 
-/// Counts, and kills whoever called it before or after the command of that number.
+/// Counts, and kills whoever called it before or after the command of that number, or the first with those words.
 const SHIM: &str = r#"#!/bin/sh
 count=$(($(cat "$SHIM_COUNT" 2>/dev/null || echo 0) + 1))
 echo "$count" > "$SHIM_COUNT"
-if [ "$count-before" = "$SHIM_KILL" ]; then kill -9 "$PPID"; exit 1; fi
+words=none
+case "$SHIM_KILL" in *:*) words="${SHIM_KILL#*:}" ;; esac
+case "$*" in *"$words"*) named="${SHIM_KILL%%:*}" ;; *) named=no ;; esac
+if [ "$count-before" = "$SHIM_KILL" ] || [ "$named" = before ]; then kill -9 "$PPID"; exit 1; fi
 "$SHIM_GIT" "$@"
 code=$?
-if [ "$count-after" = "$SHIM_KILL" ]; then kill -9 "$PPID"; fi
+if [ "$count-after" = "$SHIM_KILL" ] || [ "$named" = after ]; then kill -9 "$PPID"; fi
 exit "$code"
 "#;
 
@@ -50,6 +53,7 @@ fn perform(caller: &Work, verb: &str, slug: &Slug) -> Result<(), sess_work::Erro
         "complete" => caller.complete(slug, None).map(drop),
         "abandon" => caller.abandon(slug, "because").map(drop),
         "release" => caller.release(slug, None).map(drop),
+        "retry" => caller.retry(slug).map(drop),
         "takeover" => caller.takeover(slug, true, Some("needed"), &options).map(drop),
         other => panic!("{other} is no verb"),
     }
@@ -260,4 +264,27 @@ fn release_can_be_killed_anywhere() {
 #[test]
 fn takeover_can_be_killed_anywhere() {
     kill_everywhere("takeover");
+}
+
+#[test]
+fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
+    let stage = Stage::new();
+    let slugs = planned_many(&stage.lab, "retry", 2);
+    // After the new plan is there for all to claim, and after the branch went.
+    let kills = ["after:--force-with-lease=refs/heads/main:", "after:--force-with-lease=refs/heads/session/"];
+    for (slug, kill) in slugs.iter().zip(kills) {
+        let commit = stage.prepare("retry", slug).expect("there was work");
+        work(&stage.ann).abandon(slug, "because").expect("abandoned");
+        let (_, is_killed) = stage.run("retry", &stage.ann, slug, kill);
+        assert!(is_killed, "{kill}");
+        let bob = work(&stage.bob);
+        if bob.see().expect("seen").standing(slug).state() == Some(State::Abandoned) {
+            bob.retry(slug).expect("planned anew");
+        }
+        let claimed = bob.claim(slug, &ClaimOptions::default()).expect("claimed");
+        assert_eq!(claimed.record.claim.attempt, 2, "{kill}");
+        let place = claimed.workspace.expect("a workspace");
+        assert!(!place.join(format!("{slug}.txt")).exists(), "{kill}: it goes on with the attempt before");
+        stage.assert_reachable(&commit, kill);
+    }
 }
