@@ -122,7 +122,7 @@ impl Work {
             };
             let mut notices = Vec::new();
             if self.settings.land != Land::Push {
-                let record = self.hand_over(slug, &ready, &commit, landed, &mut notices)?;
+                let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
             }
             let finish = |claim: &mut crate::Claim| {
@@ -390,7 +390,7 @@ impl Work {
         slug: &Slug,
         ready: &Ready,
         commit: &Oid,
-        landed: Landed,
+        landed: &Landed,
         notices: &mut Vec<String>,
     ) -> Result<Record> {
         let branch = format!("refs/heads/{}", slug.branch());

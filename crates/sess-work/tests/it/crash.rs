@@ -14,7 +14,7 @@ use sess_work::{ClaimOptions, Kind, Slug, State, Work};
 
 use crate::{
     lab::{Lab, work},
-    many::{number, planned_many},
+    many::{number, plan_in, planned_many},
 };
 
 /// How many places of each verb are tried, unless all are.
@@ -111,10 +111,14 @@ impl Stage {
 
     /// Brings a session to where the verb begins; returns the last commit of the work in it.
     fn prepare(&self, verb: &str, slug: &Slug) -> Option<String> {
+        self.prepare_in(&self.ann, verb, slug)
+    }
+
+    fn prepare_in(&self, dir: &Path, verb: &str, slug: &Slug) -> Option<String> {
         if verb == "claim" {
             return None;
         }
-        let ann = work(&self.ann);
+        let ann = work(dir);
         let place =
             ann.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
         fs::write(place.join(format!("{slug}.txt")), "work\n").expect("written");
@@ -286,5 +290,57 @@ fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
         let place = claimed.workspace.expect("a workspace");
         assert!(!place.join(format!("{slug}.txt")).exists(), "{kill}: it goes on with the attempt before");
         stage.assert_reachable(&commit, kill);
+    }
+}
+
+/// Kills a verb where there is no remote; the checkout of the base follows with the next look at it.
+fn kill_alone(stage: &Stage, dir: &Path, verb: &str, slug: &Slug, kill: &str) -> (usize, bool) {
+    stage.prepare_in(dir, verb, slug);
+    let (count, is_killed) = stage.run(verb, dir, slug, kill);
+    let told = format!("{verb} of {slug} without a remote, killed {kill}");
+    let own = work(dir);
+    own.see().unwrap_or_else(|error| panic!("{told}: {error}"));
+    assert_eq!(stage.lab.git(dir, &["status", "--porcelain"]), "", "{told}: the checkout stays behind");
+    let again = |verb: &str| {
+        perform(&own, verb, slug).unwrap_or_else(|error| panic!("{told}: {verb} again: {error}"));
+    };
+    let state = own.roll_forward().unwrap_or_else(|error| panic!("{told}: {error}")).standing(slug).state();
+    if state == Some(State::Active) && verb == "abandon" {
+        again("abandon");
+    }
+    if verb == "abandon" {
+        again("retry");
+    }
+    if state != Some(State::Completed) {
+        again("claim");
+        again("complete");
+    }
+    assert!(dir.join(format!("_AGENTS/sessions/completed/{slug}/SESSION.md")).is_file(), "{told}");
+    assert_eq!(stage.lab.git(dir, &["status", "--porcelain"]), "", "{told}");
+    if verb == "complete" {
+        assert!(dir.join(format!("{slug}.txt")).is_file(), "{told}: the work is lost");
+    }
+    (count, is_killed)
+}
+
+#[test]
+fn without_a_remote_verbs_can_be_killed_anywhere() {
+    let stage = Stage::new();
+    let dir = stage.lab.clone_named("alone");
+    stage.lab.git(&dir, &["remote", "remove", "origin"]);
+    for verb in ["claim", "complete", "abandon", "release"] {
+        let probe = &plan_in(&stage.lab, &dir, &format!("{verb}-probe"), 1)[0];
+        let (count, is_killed) = kill_alone(&stage, &dir, verb, probe, "none");
+        assert!(!is_killed && count > 10, "{verb} ran {count} commands");
+        // Always where the base has moved and its checkout has not.
+        let mut kills = vec!["before:read-tree -m -u".to_owned()];
+        let all = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]);
+        let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { (2 * count).div_ceil(PLACES) };
+        kills.extend(all.skip(step / 2).step_by(step));
+        let slugs = plan_in(&stage.lab, &dir, verb, kills.len());
+        for (slug, kill) in slugs.iter().zip(&kills) {
+            let (_, is_killed) = kill_alone(&stage, &dir, verb, slug, kill);
+            assert!(is_killed || !kill.starts_with("before:"), "{verb} was not killed {kill}");
+        }
     }
 }
