@@ -323,24 +323,41 @@ fn kill_alone(stage: &Stage, dir: &Path, verb: &str, slug: &Slug, kill: &str) ->
     (count, is_killed)
 }
 
-#[test]
-fn without_a_remote_verbs_can_be_killed_anywhere() {
+fn kill_everywhere_alone(verb: &str) {
     let stage = Stage::new();
     let dir = stage.lab.clone_named("alone");
     stage.lab.git(&dir, &["remote", "remove", "origin"]);
-    for verb in ["claim", "complete", "abandon", "release"] {
-        let probe = &plan_in(&stage.lab, &dir, &format!("{verb}-probe"), 1)[0];
-        let (count, is_killed) = kill_alone(&stage, &dir, verb, probe, "none");
-        assert!(!is_killed && count > 10, "{verb} ran {count} commands");
-        // Always where the base has moved and its checkout has not.
-        let mut kills = vec!["before:read-tree -m -u".to_owned()];
-        let all = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]);
-        let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { (2 * count).div_ceil(PLACES) };
-        kills.extend(all.skip(step / 2).step_by(step));
-        let slugs = plan_in(&stage.lab, &dir, verb, kills.len());
-        for (slug, kill) in slugs.iter().zip(&kills) {
-            let (_, is_killed) = kill_alone(&stage, &dir, verb, slug, kill);
-            assert!(is_killed || !kill.starts_with("before:"), "{verb} was not killed {kill}");
-        }
+    let probe = &plan_in(&stage.lab, &dir, &format!("{verb}-probe"), 1)[0];
+    let (count, is_killed) = kill_alone(&stage, &dir, verb, probe, "none");
+    assert!(!is_killed && count > 10, "{verb} ran {count} commands");
+    // Always where the base has moved and its checkout has not.
+    let mut kills = vec!["before:read-tree -m -u".to_owned()];
+    let all = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]);
+    let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { (2 * count).div_ceil(PLACES / 2) };
+    kills.extend(all.skip(step / 2).step_by(step));
+    let slugs = plan_in(&stage.lab, &dir, verb, kills.len());
+    for (slug, kill) in slugs.iter().zip(&kills) {
+        let (_, is_killed) = kill_alone(&stage, &dir, verb, slug, kill);
+        assert!(is_killed || !kill.starts_with("before:"), "{verb} was not killed {kill}");
     }
+}
+
+#[test]
+fn claim_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("claim");
+}
+
+#[test]
+fn complete_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("complete");
+}
+
+#[test]
+fn abandon_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("abandon");
+}
+
+#[test]
+fn release_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("release");
 }
