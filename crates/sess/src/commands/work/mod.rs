@@ -83,7 +83,7 @@ pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Resu
         Verb::Adopt { path, title } => claiming::adopt(&here, path.as_deref(), title.as_deref())?,
         Verb::Context { one, bytes } => knowledge::context(&here, one, bytes)?,
         Verb::Blame { place } => knowledge::blame(&here, &place)?,
-        Verb::Run { one, agent, yolo } => return running::run(&here, one, &agent, yolo).await,
+        Verb::Run { one, agent, yolo } => return Box::pin(running::run(&here, one, &agent, yolo)).await,
         Verb::Doctor { repair } => repository::doctor(&here, repair)?,
         Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
         Verb::Uninstall => repository::uninstall(&here)?,

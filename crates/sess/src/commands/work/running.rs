@@ -11,7 +11,7 @@ use sess_core::{
     run::{Run, RunState},
     session::NewSession,
 };
-use sess_work::{ClaimOptions, Error, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, Note, Slug, State, Work};
 use tokio_util::sync::CancellationToken;
 
 use super::{Here, claiming};
@@ -68,8 +68,8 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     let plan = workspace.join(State::Active.dir_of(&slug)).join("SESSION.md");
     let plan = std::fs::read_to_string(&plan).with_context(|| format!("cannot read {}", plan.display()))?;
     context.app.begin_work(&session, plan).await?;
-    let ended = carried_out(here, &agents, &work, &slug, session.clone()).await;
-    finish(here, &work, &slug, &session, ended)
+    let ended = Box::pin(carried_out(here, &agents, &work, &slug, session.clone())).await;
+    finish(here, &work, &slug, &session, &ended)
 }
 
 /// Has the agent do it, and keeps the claim meanwhile.
@@ -128,9 +128,9 @@ fn finish(
     work: &Work,
     slug: &Slug,
     session: &NewSession,
-    ended: anyhow::Result<Run>,
+    ended: &anyhow::Result<Run>,
 ) -> anyhow::Result<ExitCode> {
-    let (outcome, said, code) = match &ended {
+    let (outcome, said, code) = match ended {
         Ok(run) => {
             let said = run.result.clone().or_else(|| run.error.clone()).unwrap_or_default();
             (told(run.state), said, exec::exit_code(run))
@@ -149,12 +149,11 @@ fn finish(
     here.notice(&work.note(slug, Note::Log, &format!("{}: {outcome}. {summary}", session.agent))?);
     work.commit_all(slug, &format!("feat: what {} did", session.agent))?;
     if is_well {
-        let done = work.complete(slug, None).map_err(|error: Error| {
+        let done = work.complete(slug, None).inspect_err(|_| {
             here.output.notice(&format!(
                 "{} ended well, and {slug} stays claimed: it could not land",
                 session.agent
             ));
-            error
         })?;
         claiming::tell_completed(here, slug, &done)?;
         return Ok(code);
