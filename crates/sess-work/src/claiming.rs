@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work, repo::random_hex, workspace::Workspace,
+    Work,
+    projecting::{Step, message, one_line, pause},
+    repo::random_hex,
+    tree::Edit,
+    workspace::Workspace,
 };
 
 /// How often somebody else may be faster before we say so.
@@ -196,7 +200,7 @@ impl Work {
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
         let oid = self.repo.write_claim(&claim, &[&record.oid])?;
         match self.moved_claim(slug, Some(&record.oid), &oid)? {
-            Moved::Done => self.settled(slug, Record { oid, claim }, options, false),
+            Moved::Done => self.handed_over(self.settled(slug, Record { oid, claim }, options, false)?),
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
                 let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
@@ -204,6 +208,33 @@ impl Work {
             }
             Moved::Rejected(words) => Err(self.claim_rejected(&words)),
         }
+    }
+
+    /// Shows who has a session now, on the base and on its branch, which both say who had it before.
+    fn handed_over(&self, mut claimed: Claimed) -> Result<Claimed> {
+        let Record { oid, claim } = &claimed.record;
+        let slug = &claim.slug;
+        let text = message(slug, "Take over session", &self.by(), Some(oid));
+        let shown = self.on_base(|seen| {
+            let edits = self.beginnings(seen, slug, claim)?;
+            let is_new = edits.iter().any(|edit| match edit {
+                Edit::Put(path, file) => seen.tree.files.get(path) != Some(file),
+                Edit::Remove(_) => true,
+            });
+            Ok(is_new.then(|| Step { message: text.clone(), edits }))
+        });
+        match shown {
+            Ok(seen) => {
+                let path = format!("{}/.session-env", State::Active.dir_of(slug));
+                if let Some(file) = seen.tree.files.get(&path) {
+                    self.write_on_branch(slug, &[(path.clone(), self.repo.text_of(&file.oid)?)], &text)?;
+                }
+            }
+            Err(error) => {
+                claimed.notices.push(format!("{} does not show it yet: {error}", self.repo.base));
+            }
+        }
+        Ok(claimed)
     }
 
     /// Fails when the lease has lapsed and yet somebody seems to be at work.
@@ -237,42 +268,83 @@ impl Work {
         self.replaced(record, |_| {}, branch.as_slice(), false)
     }
 
-    fn renewed(&self, record: &Record, change: impl FnOnce(&mut Claim)) -> Result<Record> {
+    fn renewed(&self, record: &Record, change: impl Fn(&mut Claim)) -> Result<Record> {
         self.replaced(record, change, &[], false)
     }
 
-    /// Puts a changed record into the place of one that the caller holds, together with other refs.
+    /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
     ///
-    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too.
+    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too. When another
+    /// process of the owner's own was faster, the change is made to what that left, unless that was an event as well.
     pub(crate) fn replaced(
         &self,
         record: &Record,
-        change: impl FnOnce(&mut Claim),
+        change: impl Fn(&mut Claim),
         others: &[Move],
         is_event: bool,
     ) -> Result<Record> {
-        let mut claim = record.claim.clone();
-        claim.renewed_at = self.now();
-        claim.nonce = random_hex();
-        claim.pid = self.who.pid;
-        change(&mut claim);
-        let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
-        let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
         let slug = &record.claim.slug;
-        let own =
-            Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: Some(oid.clone()) };
-        let moves: Vec<Move> = std::iter::once(own).chain(others.iter().cloned()).collect();
-        match self.repo.advance(&moves)? {
-            Moved::Done => Ok(Record { oid, claim }),
-            Moved::Overtaken { .. } => {
-                let seen = self.see()?;
-                // Somebody else's it is not: it was another process of the owner's own, or a ref beside it.
-                self.check(Verb::Own, slug, &seen)?;
-                Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
-                    .next(format!("sess work status {slug}")))
+        let (mut record, mut others) = (record.clone(), others.to_vec());
+        for _ in 0..TRIES_MAX {
+            let mut claim = record.claim.clone();
+            claim.renewed_at = self.now();
+            claim.nonce = random_hex();
+            claim.pid = self.who.pid;
+            change(&mut claim);
+            let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
+            let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
+            let own = Move {
+                name: self.repo.claim_ref(slug),
+                from: Some(record.oid.clone()),
+                to: Some(oid.clone()),
+            };
+            let moves: Vec<Move> = std::iter::once(own).chain(others.iter().cloned()).collect();
+            match self.repo.advance(&moves)? {
+                Moved::Done => return Ok(Record { oid, claim }),
+                Moved::Overtaken { .. } => {}
+                Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
             }
-            Moved::Rejected(words) => Err(self.claim_rejected(&words)),
+            pause();
+            let seen = self.see()?;
+            // It went through, and something came right after it.
+            if let Some(now) = seen.record(slug)
+                && (self.repo.is_ancestor(&oid, &now.oid)? || is_event && is_renewal(&claim, &now.claim))
+            {
+                return Ok(Record { oid, claim });
+            }
+            let now = self.own_record(slug, &seen)?;
+            if is_event && !is_renewal(&record.claim, &now.claim) {
+                break;
+            }
+            let Some(left) = self.still_to_move(slug, others, &seen)? else { break };
+            (record, others) = (now, left);
         }
+        Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
+            .next(format!("sess work status {slug}")))
+    }
+
+    /// Returns moves of a session's branch from where it is now; `None` when it has what this clone does not have.
+    fn still_to_move(&self, slug: &Slug, moves: Vec<Move>, seen: &Seen) -> Result<Option<Vec<Move>>> {
+        let Some(at) = seen.view.branches.get(slug) else {
+            return Ok(Some(moves.into_iter().map(|step| Move { from: None, ..step }).collect()));
+        };
+        let tip = self.tip(slug)?;
+        let mut left = Vec::new();
+        for step in moves {
+            let Some(to) = &step.to else { return Ok(None) };
+            if self.repo.is_ancestor(to, at)? {
+                continue;
+            }
+            let is_known = match &tip {
+                Some(tip) => self.repo.is_ancestor(at, to)? || self.repo.is_ancestor(at, tip)?,
+                None => self.repo.is_ancestor(at, to)?,
+            };
+            if !is_known {
+                return Ok(None);
+            }
+            left.push(Move { from: Some(at.clone()), ..step });
+        }
+        Ok(Some(left))
     }
 
     fn parents(&self, oid: &Oid) -> Result<Vec<Oid>> {
@@ -305,7 +377,8 @@ impl Work {
     }
 
     fn end(&self, slug: &Slug, phase: Phase, reason: Option<&str>) -> Result<Vec<String>> {
-        let seen = self.see()?;
+        // An ended claim says nothing about a directory that never followed it.
+        let seen = self.roll_forward().or_else(|_| self.see())?;
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
@@ -317,7 +390,7 @@ impl Work {
             &record,
             |claim| {
                 claim.phase = phase;
-                claim.reason = reason;
+                claim.reason.clone_from(&reason);
             },
             branch.as_slice(),
             true,
@@ -355,7 +428,8 @@ impl Work {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
-        self.write_on_branch(slug, &[(path, text)], &format!("[{slug}] OVERRIDE: {}", reason.trim()))?;
+        let what = format!("OVERRIDE: {}", one_line(reason.trim()));
+        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record.oid)))?;
         let seen = self.see()?;
         let branch = self.branch_move(slug, &seen)?;
         let amendment = Amendment {
@@ -367,13 +441,19 @@ impl Work {
         self.replaced(
             &record,
             |claim| {
-                claim.plan = plan;
-                claim.amendments.push(amendment);
+                claim.plan = plan.clone();
+                claim.amendments.push(amendment.clone());
             },
             branch.as_slice(),
             true,
         )
     }
+}
+
+/// Whether a claim says what another one said, and only when it was renewed and by whom is new.
+fn is_renewal(old: &Claim, new: &Claim) -> bool {
+    let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
+    renewed == *new
 }
 
 /// Returns what a plan depends on and is not completed.

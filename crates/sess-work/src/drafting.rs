@@ -114,6 +114,11 @@ impl Work {
 
     /// Plans an abandoned session anew. What the attempt before left is kept beside the plan.
     pub fn retry(&self, slug: &Slug) -> Result<u32> {
+        // What the attempt before wrote down is taken from its branch, and only then that goes.
+        let seen = self.roll_forward()?;
+        self.check(Verb::Retry, slug, &seen)?;
+        // The old branch is not what the new attempt begins with: it goes before anybody can claim.
+        self.set_branch_aside(slug, &seen)?;
         let mut attempt = 0;
         self.on_base(|seen| {
             self.check(Verb::Retry, slug, seen)?;
@@ -137,22 +142,18 @@ impl Work {
                 edits,
             }))
         })?;
-        // The old branch is not what the new attempt begins with.
-        self.set_branch_aside(slug, attempt.saturating_sub(1))?;
         Ok(attempt)
     }
 
-    fn set_branch_aside(&self, slug: &Slug, attempt: u32) -> Result<()> {
+    /// Keeps a session's branch, as it was seen, where nobody goes on with it.
+    fn set_branch_aside(&self, slug: &Slug, seen: &Seen) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
         if let Some(tip) = self.repo.commit(&name)?.filter(|_| self.workspace(slug).is_none()) {
             self.repo.git.text(["update-ref", &rescue_ref(slug, &tip), tip.as_str()])?;
             self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
         }
-        let Some(shared) =
-            self.repo.look()?.branches.get(slug).cloned().filter(|_| self.repo.remote.is_some())
-        else {
-            return Ok(());
-        };
+        let shared = seen.view.branches.get(slug).filter(|_| self.repo.remote.is_some()).cloned();
+        let Some(shared) = shared else { return Ok(()) };
         let moves = [
             crate::Move {
                 name: self.repo.shared_rescue_ref(slug, &shared),
@@ -165,7 +166,7 @@ impl Work {
             crate::Moved::Done => Ok(()),
             _ => {
                 Err(Error::failed(format!("the branch of the attempt before is still in the way of {slug}"))
-                    .next(format!("git branch -m {0} {0}-attempt-{attempt}", slug.branch())))
+                    .next(format!("sess work retry {slug}")))
             }
         }
     }

@@ -104,8 +104,12 @@ impl Repo {
         let branches = format!("+{BRANCHES}/*:{SEEN_BRANCHES}/*");
         // With a star, because it need not be there.
         let log = format!("+{}*:{SEEN_LOG}*", self.log_ref());
-        let fetched =
-            self.git.talk(fetch.into_iter().chain([remote.as_str(), &base, &claims, &branches, &log]))?;
+        let asked = fetch.into_iter().chain([remote.as_str(), &base, &claims, &branches, &log]);
+        let fetched = {
+            // Of two that write the same refs at once, one would fail.
+            let _turn = self.lock("look")?;
+            self.git.talk(asked)?
+        };
         if !fetched.is_ok() {
             return Err(self.unreachable(&fetched.stderr));
         }
@@ -289,7 +293,7 @@ impl Repo {
         if input.is_empty() {
             return Ok(());
         }
-        // Another process that looks right now writes the same, or something newer.
+        let _turn = self.lock("look")?;
         let kept = self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None)?;
         if !kept.is_ok() {
             tracing::debug!(words = %words_of(&kept.stderr), "what was seen last is not kept");

@@ -76,6 +76,11 @@ impl Work {
             let ready = self.ready_to_land(slug)?;
             let base = ready.seen.view.base.clone();
             let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
+            if tree == self.repo.git.oid(["rev-parse", &format!("{base}^{{tree}}")])? {
+                // There is nothing that is not there already.
+                self.shared(slug, &ready.seen, &ready.record)?;
+                return Ok(base);
+            }
             let what = format!("Land: {}", one_line(&ready.brief.title));
             let commit = self.repo.commit_tree(
                 &tree,
@@ -117,7 +122,7 @@ impl Work {
             };
             let mut notices = Vec::new();
             if self.settings.land != Land::Push {
-                let record = self.hand_over(slug, &ready, &commit, landed, &mut notices)?;
+                let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
             }
             let finish = |claim: &mut crate::Claim| {
@@ -282,7 +287,11 @@ impl Work {
         slug: &Slug,
         notes: Option<&str>,
     ) -> Result<(Vec<Edit>, Option<Slug>, Oid)> {
-        let mut edits: Vec<Edit> = self.lock_edit(&ready.seen, Some(slug))?.into_iter().collect();
+        let mut edits = Vec::new();
+        // What others merge later must not contradict who has claimed something else meanwhile.
+        if self.settings.land == Land::Push {
+            edits.extend(self.lock_edit(&ready.seen, Some(slug))?);
+        }
         let mut plan = ready.record.claim.plan.clone();
         if let Some(notes) = notes.map(str::trim).filter(|notes| !notes.is_empty()) {
             let text = self.repo.text_of(&plan)?;
@@ -356,8 +365,8 @@ impl Work {
             Moved::Done => Ok(Some(Record { oid, claim })),
             Moved::Overtaken { .. } => {
                 let now = self.see()?;
-                // It went through, and others came right after it.
-                if now.record(slug).is_some_and(|record| record.oid == oid) {
+                // It went through, and others came right after it. The claim moved with it, wherever it is by now.
+                if self.repo.is_ancestor(commit, &now.view.base)? {
                     return Ok(Some(Record { oid, claim }));
                 }
                 self.own_record(slug, &now)?;
@@ -381,7 +390,7 @@ impl Work {
         slug: &Slug,
         ready: &Ready,
         commit: &Oid,
-        landed: Landed,
+        landed: &Landed,
         notices: &mut Vec<String>,
     ) -> Result<Record> {
         let branch = format!("refs/heads/{}", slug.branch());
@@ -402,7 +411,7 @@ impl Work {
             &ready.record,
             |claim| {
                 claim.phase = Phase::Landing;
-                claim.landed = Some(landed);
+                claim.landed = Some(landed.clone());
             },
             &others,
             true,

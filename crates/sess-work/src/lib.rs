@@ -27,6 +27,7 @@ mod context;
 mod doctor;
 mod drafting;
 mod drift;
+mod following;
 mod gc;
 mod hooks;
 mod init;

@@ -77,11 +77,16 @@ impl Work {
                     seen.view.base = commit;
                     return Ok(seen);
                 }
-                Moved::Overtaken { .. } if begun.elapsed() < PATIENCE => {
+                Moved::Overtaken { .. } => {
                     pause();
                     seen = self.see()?;
-                }
-                Moved::Overtaken { .. } => {
+                    // It went through, and others came right after it.
+                    if self.repo.is_ancestor(&commit, &seen.view.base)? {
+                        return Ok(seen);
+                    }
+                    if begun.elapsed() < PATIENCE {
+                        continue;
+                    }
                     let base = &self.repo.base;
                     return Err(Error::new(
                         Kind::Unreachable,
@@ -113,27 +118,7 @@ impl Work {
         if self.repo.remote.is_some() {
             return self.repo.advance(moves);
         }
-        let _turn = self.repo.lock("checkout")?;
-        let checkout = self.checkout_of(&self.repo.base_ref())?.map(|path| self.repo.git.at(path));
-        if let Some(git) = &checkout {
-            // Asked before anything moves: it would refuse to touch what somebody is changing.
-            let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
-            if !probe.is_ok() {
-                let words = words_of(&probe.stderr);
-                return Err(Error::would_lose(format!(
-                    "files in _AGENTS/ have changes that are not committed: {words}"
-                ))
-                .next("git status _AGENTS"));
-            }
-        }
-        let moved = self.repo.advance(moves)?;
-        if let (Moved::Done, Some(git)) = (&moved, &checkout) {
-            let followed = git.run(["read-tree", "-m", "-u", from.as_str(), to.as_str()])?;
-            if !followed.is_ok() {
-                tracing::warn!(words = %words_of(&followed.stderr), "the checkout did not follow its branch");
-            }
-        }
-        Ok(moved)
+        self.with_checkout(from, to, || self.repo.advance(moves))
     }
 
     /// Returns the worktree that a branch is checked out in, by the branch's ref.

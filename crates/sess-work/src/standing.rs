@@ -41,7 +41,9 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
         (phase, None) if phase.has_ended() => Standing::Unknown,
         (_, None) => Standing::Lost(boxed()),
         (Phase::Active | Phase::Landing, Some(State::Active)) => Standing::Held(boxed()),
-        (Phase::Active | Phase::Landing, Some(State::Completed)) => Standing::Merged(boxed()),
+        (Phase::Landing, Some(State::Completed)) => Standing::Merged(boxed()),
+        // Work that lands takes its claim with it: what is shown as completed all the same was moved by hand.
+        (Phase::Active, Some(State::Completed)) => pending(State::Active),
         (Phase::Active | Phase::Landing, Some(State::Drafting | State::Planned | State::Abandoned)) => {
             pending(State::Active)
         }
@@ -99,7 +101,7 @@ pub enum Refusal {
     #[error("{slug} is {state}, and has to be {expected} for that")]
     WrongState { slug: Slug, state: State, expected: &'static str },
     #[error("{told}")]
-    Claimed { claim: Box<Claim>, told: String },
+    Claimed { claim: Box<Claim>, told: String, is_stale: bool },
     #[error("{0} is not yours any more: {1}")]
     Dispossessed(Slug, String),
     #[error("the lease of {0} lasts until {1}: it is not stale")]
@@ -115,7 +117,7 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
     let wrong = |state: State, expected| Err(Refusal::WrongState { slug: slug.clone(), state, expected });
     let claimed = |claim: &Claim| {
         let told = claim.told(now);
-        Err(Refusal::Claimed { claim: Box::new(claim.clone()), told })
+        Err(Refusal::Claimed { claim: Box::new(claim.clone()), told, is_stale: claim.is_stale(now) })
     };
     let state = match standing {
         Standing::Unknown => return Err(Refusal::NotFound(slug.clone())),
@@ -257,7 +259,14 @@ mod tests {
                 "rests planned",
             ],
             ["orphaned", "held", "held", "pending planned", "pending completed", "pending abandoned"],
-            ["rests completed", "merged", "merged", "rests completed", "rests completed", "rests completed"],
+            [
+                "rests completed",
+                "pending active",
+                "merged",
+                "rests completed",
+                "rests completed",
+                "rests completed",
+            ],
             [
                 "rests abandoned",
                 "pending active",

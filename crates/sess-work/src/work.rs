@@ -124,6 +124,7 @@ impl Work {
     }
 
     fn seen(&self, view: View) -> Result<Seen> {
+        self.follow();
         let tree = self.repo.tree(&view.base)?;
         Ok(Seen { view, tree })
     }

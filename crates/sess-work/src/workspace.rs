@@ -333,13 +333,71 @@ impl Work {
         if git.run(["symbolic-ref", "--quiet", "HEAD"])?.text().trim() != branch {
             return Ok(Some(format!("has something else checked out than {}", slug.branch())));
         }
-        let told =
-            git.text(["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"])?;
-        let changed: Vec<&str> = told.split('\0').filter_map(|line| line.get(3..)).take(5).collect();
+        let asked = [
+            "status",
+            "--porcelain",
+            "-z",
+            "--untracked-files=no",
+            "--no-renames",
+            "--ignore-submodules=dirty",
+        ];
+        let changes = |told: &str| -> Vec<String> {
+            told.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect()
+        };
+        let mut changed = changes(&git.text(asked)?);
+        if !changed.is_empty() && self.caught_up(slug, &path, &changed)? {
+            changed = changes(&git.text(asked)?);
+        }
+        changed.truncate(5);
         if changed.is_empty() {
             return Ok(None);
         }
         Ok(Some(format!("has changes that are not committed: {}", changed.join(", "))))
+    }
+
+    /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.
+    ///
+    /// They are as the commit before has them, so that nothing is lost.
+    fn caught_up(&self, slug: &Slug, workspace: &Path, changed: &[String]) -> Result<bool> {
+        let git = self.repo.git.at(workspace);
+        let told = git.text(["show", "--no-patch", "--format=%B", "HEAD"])?;
+        if !told.lines().any(|line| line == format!("Session: {slug}")) {
+            return Ok(false);
+        }
+        let dirs = [State::Active.dir_of(slug), crate::state::learnings_dir(slug)];
+        let mut is_any = false;
+        for name in changed {
+            if !dirs.iter().any(|dir| name.starts_with(&format!("{dir}/"))) || !is_inside(workspace, name) {
+                continue;
+            }
+            let at = |commit: &str| -> Result<Option<String>> {
+                let found = git.run(["rev-parse", "--verify", "--quiet", &format!("{commit}:{name}")])?;
+                Ok(found.is_ok().then(|| found.text().trim().to_owned()))
+            };
+            let (before, now) = (at("HEAD^")?, at("HEAD")?);
+            let path = workspace.join(name);
+            let here = match path.is_file() {
+                true => Some(
+                    git.text(["hash-object", "--no-filters", "--", &path.to_string_lossy()])?
+                        .trim()
+                        .to_owned(),
+                ),
+                false => None,
+            };
+            let staged = git.text(["ls-files", "--stage", "-z", "--", name])?;
+            let staged = staged.split(' ').nth(1).map(str::to_owned);
+            let Some(blob) = now.clone().filter(|_| before != now && here == before) else { continue };
+            if staged != before && staged != now {
+                continue;
+            }
+            put(&path, &git.text(["cat-file", "blob", &blob])?)?;
+            git.text(["update-index", "--add", "--cacheinfo", &format!("{PLAIN},{blob},{name}")])?;
+            is_any = true;
+        }
+        if is_any {
+            self.freeze(slug, workspace);
+        }
+        Ok(is_any)
     }
 
     /// Returns the move that shows the session's branch to others, if it is ahead.
@@ -382,6 +440,8 @@ impl Work {
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
         let name = format!("refs/heads/{}", slug.branch());
         let _turn = self.repo.lock("branch")?;
+        // What a killed verb left half done is made whole by the look at it.
+        self.unfinished(slug)?;
         let tip = git
             .oid(["rev-parse", "--verify", "--end-of-options", &format!("{name}^{{commit}}")])
             .map_err(|_| {

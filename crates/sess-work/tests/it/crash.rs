@@ -14,21 +14,24 @@ use sess_work::{ClaimOptions, Kind, Slug, State, Work};
 
 use crate::{
     lab::{Lab, work},
-    many::{number, planned_many},
+    many::{number, plan_in, planned_many},
 };
 
 /// How many places of each verb are tried, unless all are.
 const PLACES: usize = 4;
 const VERB: &str = "SESS_WORK_CRASH_VERB";
 
-/// Counts, and kills whoever called it before or after the command of that number.
+/// Counts, and kills whoever called it before or after the command of that number, or the first with those words.
 const SHIM: &str = r#"#!/bin/sh
 count=$(($(cat "$SHIM_COUNT" 2>/dev/null || echo 0) + 1))
 echo "$count" > "$SHIM_COUNT"
-if [ "$count-before" = "$SHIM_KILL" ]; then kill -9 "$PPID"; exit 1; fi
+words=none
+case "$SHIM_KILL" in *:*) words="${SHIM_KILL#*:}" ;; esac
+case "$*" in *"$words"*) named="${SHIM_KILL%%:*}" ;; *) named=no ;; esac
+if [ "$count-before" = "$SHIM_KILL" ] || [ "$named" = before ]; then kill -9 "$PPID"; exit 1; fi
 "$SHIM_GIT" "$@"
 code=$?
-if [ "$count-after" = "$SHIM_KILL" ]; then kill -9 "$PPID"; fi
+if [ "$count-after" = "$SHIM_KILL" ] || [ "$named" = after ]; then kill -9 "$PPID"; fi
 exit "$code"
 "#;
 
@@ -50,6 +53,7 @@ fn perform(caller: &Work, verb: &str, slug: &Slug) -> Result<(), sess_work::Erro
         "complete" => caller.complete(slug, None).map(drop),
         "abandon" => caller.abandon(slug, "because").map(drop),
         "release" => caller.release(slug, None).map(drop),
+        "retry" => caller.retry(slug).map(drop),
         "takeover" => caller.takeover(slug, true, Some("needed"), &options).map(drop),
         other => panic!("{other} is no verb"),
     }
@@ -107,10 +111,14 @@ impl Stage {
 
     /// Brings a session to where the verb begins; returns the last commit of the work in it.
     fn prepare(&self, verb: &str, slug: &Slug) -> Option<String> {
+        self.prepare_in(&self.ann, verb, slug)
+    }
+
+    fn prepare_in(&self, dir: &Path, verb: &str, slug: &Slug) -> Option<String> {
         if verb == "claim" {
             return None;
         }
-        let ann = work(&self.ann);
+        let ann = work(dir);
         let place =
             ann.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
         fs::write(place.join(format!("{slug}.txt")), "work\n").expect("written");
@@ -260,4 +268,96 @@ fn release_can_be_killed_anywhere() {
 #[test]
 fn takeover_can_be_killed_anywhere() {
     kill_everywhere("takeover");
+}
+
+#[test]
+fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
+    let stage = Stage::new();
+    let slugs = planned_many(&stage.lab, "retry", 2);
+    // After the new plan is there for all to claim, and after the branch went.
+    let kills = ["after:--force-with-lease=refs/heads/main:", "after:--force-with-lease=refs/heads/session/"];
+    for (slug, kill) in slugs.iter().zip(kills) {
+        let commit = stage.prepare("retry", slug).expect("there was work");
+        work(&stage.ann).abandon(slug, "because").expect("abandoned");
+        let (_, is_killed) = stage.run("retry", &stage.ann, slug, kill);
+        assert!(is_killed, "{kill}");
+        let bob = work(&stage.bob);
+        if bob.see().expect("seen").standing(slug).state() == Some(State::Abandoned) {
+            bob.retry(slug).expect("planned anew");
+        }
+        let claimed = bob.claim(slug, &ClaimOptions::default()).expect("claimed");
+        assert_eq!(claimed.record.claim.attempt, 2, "{kill}");
+        let place = claimed.workspace.expect("a workspace");
+        assert!(!place.join(format!("{slug}.txt")).exists(), "{kill}: it goes on with the attempt before");
+        stage.assert_reachable(&commit, kill);
+    }
+}
+
+/// Kills a verb where there is no remote; the checkout of the base follows with the next look at it.
+fn kill_alone(stage: &Stage, dir: &Path, verb: &str, slug: &Slug, kill: &str) -> (usize, bool) {
+    stage.prepare_in(dir, verb, slug);
+    let (count, is_killed) = stage.run(verb, dir, slug, kill);
+    let told = format!("{verb} of {slug} without a remote, killed {kill}");
+    let own = work(dir);
+    own.see().unwrap_or_else(|error| panic!("{told}: {error}"));
+    assert_eq!(stage.lab.git(dir, &["status", "--porcelain"]), "", "{told}: the checkout stays behind");
+    let again = |verb: &str| {
+        perform(&own, verb, slug).unwrap_or_else(|error| panic!("{told}: {verb} again: {error}"));
+    };
+    let state = own.roll_forward().unwrap_or_else(|error| panic!("{told}: {error}")).standing(slug).state();
+    if state == Some(State::Active) && verb == "abandon" {
+        again("abandon");
+    }
+    if verb == "abandon" {
+        again("retry");
+    }
+    if state != Some(State::Completed) {
+        again("claim");
+        again("complete");
+    }
+    assert!(dir.join(format!("_AGENTS/sessions/completed/{slug}/SESSION.md")).is_file(), "{told}");
+    assert_eq!(stage.lab.git(dir, &["status", "--porcelain"]), "", "{told}");
+    if verb == "complete" {
+        assert!(dir.join(format!("{slug}.txt")).is_file(), "{told}: the work is lost");
+    }
+    (count, is_killed)
+}
+
+fn kill_everywhere_alone(verb: &str) {
+    let stage = Stage::new();
+    let dir = stage.lab.clone_named("alone");
+    stage.lab.git(&dir, &["remote", "remove", "origin"]);
+    let probe = &plan_in(&stage.lab, &dir, &format!("{verb}-probe"), 1)[0];
+    let (count, is_killed) = kill_alone(&stage, &dir, verb, probe, "none");
+    assert!(!is_killed && count > 10, "{verb} ran {count} commands");
+    // Always where the base has moved and its checkout has not.
+    let mut kills = vec!["before:read-tree -m -u".to_owned()];
+    let all = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]);
+    let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { (2 * count).div_ceil(PLACES / 2) };
+    kills.extend(all.skip(step / 2).step_by(step));
+    let slugs = plan_in(&stage.lab, &dir, verb, kills.len());
+    for (slug, kill) in slugs.iter().zip(&kills) {
+        let (_, is_killed) = kill_alone(&stage, &dir, verb, slug, kill);
+        assert!(is_killed || !kill.starts_with("before:"), "{verb} was not killed {kill}");
+    }
+}
+
+#[test]
+fn claim_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("claim");
+}
+
+#[test]
+fn complete_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("complete");
+}
+
+#[test]
+fn abandon_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("abandon");
+}
+
+#[test]
+fn release_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("release");
 }

@@ -114,3 +114,38 @@ fn without_a_remote_everything_is_here_and_the_checkout_follows() {
     let refused = own.unready(&next).expect_err("it would be lost");
     assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
 }
+
+#[test]
+fn whoever_takes_a_session_over_is_shown_as_the_one_who_works() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Take it over");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let taken = bob.takeover(&slug, true, Some("she is away"), &ClaimOptions::default()).expect("taken over");
+    assert_eq!(taken.notices, Vec::<String>::new());
+    let path = format!("_AGENTS/sessions/active/{slug}/.session-env");
+    let here = fs::read_to_string(taken.workspace.expect("a workspace").join(&path)).expect("an identity");
+    let shown = lab.git(&lab.hub(), &["show", &format!("main:{path}")]);
+    for text in [here, shown] {
+        assert!(text.contains("User bob") && !text.contains("User ann"), "{text}");
+    }
+}
+
+#[test]
+fn a_session_that_somebody_moved_by_hand_is_still_its_owners() {
+    let lab = Lab::new();
+    let (ann, other) = (work(&lab.clone_named("ann")), lab.clone_named("other"));
+    let slug = planned(&ann, "Moved");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    lab.git(&other, &["pull", "--quiet", "origin", "main"]);
+    let dir = other.join("_AGENTS/sessions");
+    fs::create_dir_all(dir.join("completed")).expect("made");
+    fs::rename(dir.join(format!("active/{slug}")), dir.join(format!("completed/{slug}"))).expect("moved");
+    lab.git(&other, &["add", "--all"]);
+    lab.git(&other, &["commit", "--quiet", "-m", "by hand"]);
+    lab.git(&other, &["push", "--quiet", "origin", "HEAD:main"]);
+    ann.note(&slug, Note::Log, "I go on").expect("it is hers");
+    ann.complete(&slug, None).expect("completed");
+    let files = lab.files("main", "_AGENTS/sessions/completed");
+    assert!(files.contains(&format!("_AGENTS/sessions/completed/{slug}/{slug}.patch")), "{files:?}");
+}

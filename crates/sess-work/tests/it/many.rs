@@ -1,6 +1,9 @@
 //! Many sessions and many clones at once.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use sess_work::{Slug, Work};
 
@@ -9,6 +12,14 @@ use crate::lab::{Lab, work};
 /// Plans sessions in one commit.
 pub fn planned_many(lab: &Lab, name: &str, count: usize) -> Vec<Slug> {
     let dir = lab.clone_named(&format!("planner-{name}"));
+    let slugs = plan_in(lab, &dir, name, count);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    fs::remove_dir_all(dir).expect("removed");
+    slugs
+}
+
+/// Plans sessions in one commit of a checkout.
+pub fn plan_in(lab: &Lab, dir: &Path, name: &str, count: usize) -> Vec<Slug> {
     let slugs: Vec<Slug> =
         (0..count).map(|n| format!("2025-10-14-{name}-{n}").parse().expect("a slug")).collect();
     for slug in &slugs {
@@ -17,10 +28,8 @@ pub fn planned_many(lab: &Lab, name: &str, count: usize) -> Vec<Slug> {
         let plan = format!("# {slug}\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] It works\n");
         fs::write(place.join("SESSION.md"), plan).expect("written");
     }
-    lab.git(&dir, &["add", "."]);
-    lab.git(&dir, &["commit", "--quiet", "-m", "plan"]);
-    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
-    fs::remove_dir_all(dir).expect("removed");
+    lab.git(dir, &["add", "."]);
+    lab.git(dir, &["commit", "--quiet", "-m", "plan"]);
     slugs
 }
 

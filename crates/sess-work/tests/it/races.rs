@@ -2,12 +2,12 @@
 //!
 //! `SESS_WORK_ROUNDS` says how many rounds there are.
 
-use std::{sync::Barrier, thread};
+use std::{fs, os::unix::fs::PermissionsExt as _, sync::Barrier, thread};
 
-use sess_work::{ClaimOptions, Kind, Workspace};
+use sess_work::{ClaimOptions, Kind, Note, Workspace};
 
 use crate::{
-    lab::Lab,
+    lab::{Lab, planned, work},
     many::{clones, number, planned_many},
 };
 
@@ -81,4 +81,101 @@ fn of_32_after_different_sessions_everybody_has_one() {
             assert_eq!(seen.tree.state(slug), Some(sess_work::State::Active), "{slug}");
         }
     }
+}
+
+#[test]
+fn processes_of_one_clone_look_at_the_same_time() {
+    const LOOKS: usize = 8;
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    for n in 0..4 {
+        planned(&bob, &format!("Look {n}"));
+        let base = bob.see().expect("seen").view.base;
+        let start = Barrier::new(LOOKS);
+        thread::scope(|scope| {
+            for _ in 0..LOOKS {
+                scope.spawn(|| {
+                    start.wait();
+                    assert_eq!(ann.see().expect("nobody is in the way").view.base, base);
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn an_owner_renews_and_writes_at_the_same_time() {
+    const TIMES: usize = 6;
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Busy");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..TIMES {
+                assert_eq!(ann.note(&slug, Note::Log, &format!("step {n}")).expect("noted"), [""; 0]);
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..TIMES {
+                ann.heartbeat(&slug).expect("renewed");
+            }
+        });
+    });
+    let shared =
+        lab.git(&lab.hub(), &["show", &format!("session/{slug}:_AGENTS/sessions/active/{slug}/worklog.md")]);
+    assert!(shared.contains(&format!("step {}", TIMES - 1)), "{shared}");
+    ann.release(&slug, None).expect("given back");
+}
+
+/// Lets somebody else come right after each push to the remote that moves `main`, once.
+fn followed_at_once(lab: &Lab, also: &str) {
+    let hook = lab.hub().join("hooks/post-receive");
+    let text = format!(
+        "#!/bin/sh\ngrep -q refs/heads/main || exit 0\nrm hooks/post-receive\n\
+         export GIT_AUTHOR_NAME=o GIT_AUTHOR_EMAIL=o@example.com GIT_COMMITTER_NAME=o GIT_COMMITTER_EMAIL=o@example.com\n\
+         git update-ref refs/heads/main \"$(git commit-tree -p main -m other 'main^{{tree}}')\"\n{also}\n"
+    );
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn what_went_through_is_done_although_others_came_right_after_it() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let draft = sess_work::Draft {
+        title: "Once".to_owned(),
+        context: Some("c".to_owned()),
+        criteria: vec!["It works".to_owned()],
+        ..sess_work::Draft::default()
+    };
+    let others = || lab.git(&lab.hub(), &["rev-list", "--count", "--grep=^other$", "main"]);
+    followed_at_once(&lab, "");
+    let slug = ann.draft(None, &draft, None).expect("drafted");
+    assert_eq!(others(), "1");
+    let drafts = lab.files("main", "_AGENTS/sessions/drafting");
+    assert_eq!(drafts, [format!("_AGENTS/sessions/drafting/{slug}/SESSION.md")]);
+    followed_at_once(&lab, "");
+    ann.ready(&slug).expect("ready");
+    assert_eq!(others(), "2");
+
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    // Another clone takes the ended claim off the list at once.
+    followed_at_once(&lab, &format!("git update-ref -d refs/intersession/claims/{slug}"));
+    ann.complete(&slug, None).expect("completed");
+    assert_eq!(others(), "3");
+    assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Completed));
+}
+
+#[test]
+fn a_session_that_was_never_shown_as_active_can_be_abandoned() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Taken");
+    ann.take(&slug, &bare()).expect("taken, and killed before others see it in the repository");
+    ann.abandon(&slug, "it leads nowhere").expect("abandoned");
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.standing(&slug).state(), Some(sess_work::State::Abandoned));
 }

@@ -54,7 +54,7 @@ pub enum Work {
                             cd \"$(sess work claim --next --label backend --json | jq -r .workspace)\"")]
     Claim(Claim),
 
-    /// Print the identity of a work session, for a shell: eval \"$(sess work env)\"
+    /// Print the identity of a work session, for a shell: eval "$(sess work env)"
     Env(One),
 
     /// Run a command in the workspace, as the work session, and keep the lease meanwhile
@@ -72,7 +72,7 @@ pub enum Work {
     /// Write down what was done, in worklog.md
     Log(Note),
 
-    /// Write down what is to be done next, in active-plan.md; \"[x] …\" is done
+    /// Write down what is to be done next, in active-plan.md; "[x] …" is done
     Plan(Note),
 
     /// Write down what turned out to be work of its own, in subsessions.md

@@ -1,0 +1,132 @@
+//! A checkout of the base that follows it, where there is no remote.
+//!
+//! The branch moves before its checkout does. Between the two, what the checkout has to do is written down: whoever
+//! comes next does it, because a commit from a checkout that stayed behind would take back what landed.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{Error, Moved, Oid, Result, Work, git::words_of};
+
+const FILE: &str = "checkout.pending";
+
+/// A way that a checkout has to go.
+#[derive(Debug, PartialEq)]
+struct Pending {
+    from: Oid,
+    to: Oid,
+    checkout: PathBuf,
+}
+
+impl Pending {
+    fn parse(text: &str) -> Option<Self> {
+        let (from, rest) = text.split_once('\n')?;
+        let (to, checkout) = rest.split_once('\n')?;
+        Some(Self { from: from.parse().ok()?, to: to.parse().ok()?, checkout: checkout.into() })
+    }
+}
+
+impl Work {
+    /// Moves the base by `advance`, and its checkout after it.
+    pub(crate) fn with_checkout(
+        &self,
+        from: &Oid,
+        to: &Oid,
+        advance: impl FnOnce() -> Result<Moved>,
+    ) -> Result<Moved> {
+        let _turn = self.repo.lock("checkout")?;
+        self.follow_in_turn()?;
+        let Some(checkout) = self.checkout_of(&self.repo.base_ref())? else { return advance() };
+        // Asked before anything moves: it would refuse to touch what somebody is changing.
+        let git = self.repo.git.at(&checkout);
+        let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
+        if !probe.is_ok() {
+            let words = words_of(&probe.stderr);
+            return Err(Error::would_lose(format!(
+                "files in _AGENTS/ have changes that are not committed: {words}"
+            ))
+            .next("git status _AGENTS"));
+        }
+        self.write_pending(&Pending { from: from.clone(), to: to.clone(), checkout })?;
+        let moved = advance()?;
+        // The base has moved: what a checkout does not do now, it does with the next verb.
+        if let Err(error) = self.follow_in_turn() {
+            tracing::warn!(%error, "the checkout did not follow its branch");
+        }
+        Ok(moved)
+    }
+
+    /// Takes the checkout to where a verb that was killed has brought the base.
+    pub(crate) fn follow(&self) {
+        if self.repo.remote.is_some() || !self.pending_path().is_file() {
+            return;
+        }
+        let followed = self.repo.lock("checkout").and_then(|_turn| self.follow_in_turn());
+        if let Err(error) = followed {
+            tracing::warn!(%error, "the checkout did not follow its branch");
+        }
+    }
+
+    fn follow_in_turn(&self) -> Result<()> {
+        let path = self.pending_path();
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+        if let Some(pending) = Pending::parse(&text).filter(|pending| self.is_due(pending)) {
+            let git = self.repo.git.at(&pending.checkout);
+            let followed = git.run(["read-tree", "-m", "-u", pending.from.as_str(), pending.to.as_str()])?;
+            if !followed.is_ok() {
+                return Err(Error::would_lose(format!(
+                    "{} is behind {}, and has changes that are in the way: {}",
+                    pending.checkout.display(),
+                    self.repo.base,
+                    words_of(&followed.stderr)
+                ))
+                .next(format!("git -C {} stash", pending.checkout.display())));
+            }
+        }
+        fs::remove_file(&path)
+            .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))
+    }
+
+    /// Whether the base went there and nowhere else since, and is still checked out in that place.
+    fn is_due(&self, pending: &Pending) -> bool {
+        let base = self.repo.base_ref();
+        let is_there = |at: Result<Option<Oid>>| at.is_ok_and(|at| at.as_ref() == Some(&pending.to));
+        let is_out = |at: Result<Option<PathBuf>>| at.is_ok_and(|at| at.as_ref() == Some(&pending.checkout));
+        is_there(self.repo.commit(&base)) && is_out(self.checkout_of(&base))
+    }
+
+    fn pending_path(&self) -> PathBuf {
+        self.repo.common.join("intersession").join(FILE)
+    }
+
+    fn write_pending(&self, pending: &Pending) -> Result<()> {
+        let Pending { from, to, checkout } = pending;
+        write_whole(&self.repo.own_dir()?, &format!("{from}\n{to}\n{}", checkout.display()))
+            .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")).next("sess work doctor"))
+    }
+}
+
+fn write_whole(dir: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(dir.join(FILE))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_may_be_anywhere() {
+        let (from, to) = ("0".repeat(40), "1".repeat(40));
+        let read = Pending::parse(&format!("{from}\n{to}\n/a place\nof its own")).expect("it is whole");
+        assert_eq!((read.from.as_str(), read.to.as_str()), (&*from, &*to));
+        assert_eq!(read.checkout, Path::new("/a place\nof its own"));
+        assert_eq!(Pending::parse(&from), None);
+    }
+}
