@@ -178,7 +178,7 @@ test('scripts in each field are only text', async ({ page }) => {
   // Opened anew: whoever reads the first revision keeps it.
   await page.goto('about:blank');
   await open(page, `#/s/${KEY}/plan`);
-  await expect(page.getByText('onerror').first()).toBeVisible();
+  await expect(page.getByRole('region', { name: 'Plan' }).getByText('onerror').first()).toBeVisible();
   expect(await found()).toEqual([]);
   await page.getByRole('button', { name: 'Show changes' }).click();
   await expect(page.locator('.diff-line.added').first()).toBeVisible();

@@ -8,7 +8,7 @@ use sess_core::{
     session::NewSession,
 };
 use sess_protocol::work::{WorkBoard, WorkCriterion, WorkHolder, WorkPast, WorkRow, WorkSession, WorkState};
-use sess_work::{Repo, Row, SESSIONS_DIR, Slug, State, Who, Work};
+use sess_work::{OWN_DIR, Repo, Row, SESSIONS_DIR, Slug, State, Who, Work};
 
 use crate::{App, Caller, Error, Result, WritePlan, context::plain};
 
@@ -67,9 +67,11 @@ impl App {
     }
 
     /// Tells whether this process was started in a repository that has work sessions.
+    ///
+    /// They may be where everybody meets and not in this checkout yet: then this clone has something of its own.
     pub fn has_work(&self) -> bool {
         let top = self.settings().repo.as_deref().map(Path::new);
-        top.is_some_and(|top| top.join(SESSIONS_DIR).is_dir())
+        top.is_some_and(|top| top.join(SESSIONS_DIR).is_dir() || top.join(OWN_DIR).is_dir())
     }
 
     /// Returns the work sessions of the repository that this process was started in.

@@ -55,7 +55,7 @@ pub use kb::KbEntry;
 pub use landing::Completed;
 pub use listing::{Holder, Past, Row, Shown};
 pub use notes::Note;
-pub use repo::Repo;
+pub use repo::{OWN_DIR, Repo};
 pub use slug::{InvalidSlug, Slug};
 pub use standing::{Refusal, Standing, Verb, may, standing};
 pub use state::{KNOWLEDGE_DIR, SESSIONS_DIR, State};

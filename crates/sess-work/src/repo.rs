@@ -21,6 +21,9 @@ pub(crate) const CLAIMS_SETTING: &str = "intersession.claims";
 pub(crate) const CLAIMS: &str = "refs/intersession/claims";
 pub(crate) const CLAIMS_AS_BRANCHES: &str = "refs/heads/intersession-claims";
 
+/// Where a clone keeps what is its own, from the top of its main checkout.
+pub const OWN_DIR: &str = ".git/intersession";
+
 /// A clone of a repository.
 #[derive(Clone, Debug)]
 pub struct Repo {
