@@ -133,7 +133,7 @@ test('a card opens to plan, criteria, worklog and who had it', async ({ page }) 
   await open(page);
   await show(page, 'Active');
   await card(page, 'Add user login').getByRole('link', { name: 'Add user login' }).click();
-  await expect(page.getByRole('heading', { level: 1, name: 'Add user login' })).toBeVisible();
+  await expect(page.getByRole('heading', { level: 1, name: 'Add user login', exact: true })).toBeVisible();
   await expect(page.locator('.work-text').first()).toContainText('People ask for it.');
   await expect(page.locator('.criteria li')).toHaveText(['It works', 'It is documented']);
   await expect(page.locator('.criteria .box').first()).toHaveAccessibleName('to do');
@@ -172,6 +172,7 @@ test('keys lead everywhere', async ({ page }) => {
   await expect(focused).toHaveAttribute('data-state', 'active');
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(/#\/work\/.*-add-user-login$/);
+  await expect(page.getByRole('heading', { level: 1, name: 'Add user login', exact: true })).toBeVisible(SOON);
   await page.keyboard.press('Escape');
   await expect(page).toHaveURL(/#\/work$/);
   await expect(page.locator('.card h3 a:focus')).toHaveText('Add user login');
