@@ -263,7 +263,10 @@ class Follower:
                 # The gateway was killed; the next one has another port.
                 await asyncio.sleep(0.005)
             except Refused as refused:
-                raise Broken(f"{self.name} was refused: {refused}, in {self.attack.sess.home}") from None
+                # A gateway that is about to end says so to whoever comes then.
+                if str(refused.status) not in ("503", "unavailable"):
+                    raise Broken(f"{self.name} was refused: {refused}, in {self.attack.sess.home}") from None
+                await asyncio.sleep(0.02)
 
     def cut_after(self) -> int | None:
         """Returns after how many bytes this connection is cut."""
