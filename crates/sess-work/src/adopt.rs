@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, Record, Result, Seen, Slug, State,
-    Work, drafting,
+    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
+    State, Work, drafting,
     projecting::{message, pause},
     templates,
     tree::Edit,
@@ -112,7 +112,7 @@ impl Work {
             let base = seen.view.base.clone();
             seen.view.claims.insert(slug.clone(), record.clone());
             let dir = State::Active.dir_of(&slug);
-            let mut edits = vec![Edit::Put(format!("{dir}/SESSION.md"), plan)];
+            let mut edits = vec![Edit::Put(format!("{dir}/{PLAN_FILE}"), plan)];
             edits.extend(self.beginnings(&seen, &slug, &record.claim)?);
             edits.extend(self.lock_edit(&seen, None)?);
             let tree = self.repo.edited(&base, &edits)?;
@@ -242,7 +242,7 @@ impl Work {
     /// Puts the plan on the session's branch, when that was cut from where it is not, or before it was changed.
     pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record) -> Result<()> {
         let dir = State::Active.dir_of(slug);
-        let path = format!("{dir}/SESSION.md");
+        let path = format!("{dir}/{PLAN_FILE}");
         let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
         if self
             .repo
@@ -258,7 +258,7 @@ impl Work {
         let mut files = vec![(path, self.repo.text_of(&record.claim.plan)?)];
         for (name, file) in &entry.files {
             let place = format!("{dir}/{name}");
-            if !known.contains_key(&place) && name != "SESSION.md" {
+            if !known.contains_key(&place) && name != PLAN_FILE {
                 files.push((place, self.repo.text_of(&file.oid)?));
             }
         }

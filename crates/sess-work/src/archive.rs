@@ -2,7 +2,7 @@
 
 use crate::{
     Claim, Kind, Move, Moved, Oid, Record, Repo, Result, Seen, Slug, Standing, State, Work,
-    hub::{CLAIM_FILE, LOG_LINE, read_all},
+    refs::{CLAIM_FILE, LOG_LINE, read_all},
 };
 
 /// How much of a chain is read.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Brief, Error, Oid, Result, Seen, Slug, State, Work};
+use crate::{Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work};
 
 /// Where a line comes from.
 #[derive(Clone, Debug, Serialize)]
@@ -98,7 +98,7 @@ impl Work {
         let brief = Brief::parse(&self.plan_now(slug, seen, &chain)?).unwrap_or_default();
         blame.title = Some(brief.title).filter(|title| !title.is_empty());
         let entry = seen.tree.entries.get(slug);
-        blame.plan = entry.map(|entry| format!("{}/SESSION.md", entry.state.dir_of(slug)));
+        blame.plan = entry.map(|entry| format!("{}/{PLAN_FILE}", entry.state.dir_of(slug)));
         for claim in chain {
             for (found, list) in
                 [(claim.agent, &mut blame.agents), (claim.owner.session, &mut blame.sessions)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work,
+    Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
+    State, Verb, Work,
     projecting::{Step, message, one_line, pause},
     repo::random_hex,
     tree::Edit,
@@ -13,7 +13,6 @@ use crate::{
 
 /// How often somebody else may be faster before we say so.
 const TRIES_MAX: u32 = 8;
-const PLAN_FILE: &str = "SESSION.md";
 
 #[derive(Clone, Debug, Default)]
 pub struct ClaimOptions {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Brief, Note, Result, Seen, Slug, Work, kb};
+use crate::{Brief, Note, PLAN_FILE, Result, Seen, Slug, Work, kb};
 
 /// How many lines of the worklog are shown, and how many texts of the knowledge base.
 const LOG_LINES_MAX: usize = 10;
@@ -71,7 +71,7 @@ impl Work {
             // What a session learned is about what that session was about.
             let own = Brief::parse(&text).unwrap_or_default();
             let source = match learner.as_ref().and_then(|learner| seen.tree.entries.get(learner)) {
-                Some(entry) => match entry.files.get("SESSION.md") {
+                Some(entry) => match entry.files.get(PLAN_FILE) {
                     Some(file) => Brief::parse(&self.repo.text_of(&file.oid)?).unwrap_or_default(),
                     None => Brief::default(),
                 },

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Claim, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, Standing, State, Work,
+    Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
     projecting::{Step, message},
     tree::Edit,
 };
@@ -237,12 +237,12 @@ impl Work {
         let tip = self.tip(slug)?.or_else(|| seen.view.branches.get(slug).cloned());
         if let Some(tip) = tip {
             let files = self.repo.files_of(tip.as_str(), &dir)?;
-            if files.get(&format!("{dir}/SESSION.md")).is_some_and(|plan| plan.oid == claim.plan) {
+            if files.get(&format!("{dir}/{PLAN_FILE}")).is_some_and(|plan| plan.oid == claim.plan) {
                 return Ok(files.into_iter().map(|(path, file)| Edit::Put(path, file)).collect());
             }
         }
         let Ok(plan) = self.repo.text_of(&claim.plan) else { return Ok(Vec::new()) };
-        Ok(vec![Edit::Put(format!("{dir}/SESSION.md"), self.repo.file(&plan)?)])
+        Ok(vec![Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(&plan)?)])
     }
 
     /// Ends claims on sessions whose plan is nowhere, if they are the caller's own or have lapsed.
@@ -290,12 +290,6 @@ impl Work {
 }
 
 fn told_shortly(claim: &Claim) -> String {
-    let phase = match claim.phase {
-        Phase::Active => "active",
-        Phase::Landing => "landing",
-        Phase::Released => "released",
-        Phase::Completed => "completed",
-        Phase::Abandoned => "abandoned",
-    };
+    let phase = claim.phase.as_str();
     format!("{phase}, fence {}, {} on {}", claim.fence, claim.user.name, claim.host)
 }

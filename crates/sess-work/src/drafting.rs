@@ -1,7 +1,7 @@
 //! Plans before anybody works by them.
 
 use crate::{
-    Brief, Draft, Error, Kind, Oid, Result, Seen, Slug, State, Verb, Work,
+    Brief, Draft, Error, Kind, Oid, PLAN_FILE, Result, Seen, Slug, State, Verb, Work,
     projecting::{Step, message},
     templates,
     tree::Edit,
@@ -10,7 +10,6 @@ use crate::{
 
 /// As many may have the same name on one day.
 const NUMBER_MAX: u32 = 1_000;
-const PLAN_FILE: &str = "SESSION.md";
 
 impl Work {
     /// Writes down what somebody wants done; returns what it is called.

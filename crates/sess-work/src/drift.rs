@@ -6,8 +6,8 @@ use serde::Serialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Amendment, Brief, Claim, Criterion, Error, Note, Oid, Result, Seen, Slug, State, Work, WorkKind,
-    brief::criteria,
+    Amendment, Brief, Claim, Criterion, Error, Note, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
+    WorkKind, brief::criteria,
 };
 
 /// How far a session went from its plan.
@@ -118,7 +118,7 @@ impl Work {
     /// Returns the plan that counts: the one of the claim, else that of the directory.
     pub(crate) fn plan_now(&self, slug: &Slug, seen: &Seen, chain: &[Claim]) -> Result<String> {
         let entry = seen.tree.entries.get(slug);
-        let shown = entry.and_then(|entry| entry.files.get("SESSION.md")).map(|file| &file.oid);
+        let shown = entry.and_then(|entry| entry.files.get(PLAN_FILE)).map(|file| &file.oid);
         // An ended claim is history, unless it ended with the work done.
         let claimed = chain.first().filter(|claim| !claim.phase.has_ended() || claim.landed.is_some());
         match claimed.map(|claim| &claim.plan).or(shown) {

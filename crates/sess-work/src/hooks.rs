@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::{
-    Brief, Claim, Error, Oid, Record, Repo, Result, Slug, State, Work, WorkKind, guard,
-    hub::read_all,
+    Brief, Claim, Error, Oid, PLAN_FILE, Record, Repo, Result, Slug, State, Work, WorkKind, guard,
     init::InitReport,
+    refs::read_all,
     state::{KNOWLEDGE_DIR, learnings_dir},
 };
 
@@ -103,7 +103,7 @@ impl Work {
             });
         }
         let changed = changed.unwrap_or_default();
-        let plan = format!("{}/SESSION.md", State::Active.dir_of(&slug));
+        let plan = format!("{}/{PLAN_FILE}", State::Active.dir_of(&slug));
         if changed.contains(&plan) && !self.is_known_plan(&git, &slug, &plan)? {
             return Err(Error::policy(format!(
                 "SESSION.md of {slug} is the plan that the work is compared with: it stays as it is"

@@ -153,7 +153,7 @@ impl Work {
         }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname)", "refs/intersession/"])?;
         let (hub, kept): (Vec<&str>, Vec<&str>) =
-            told.lines().partition(|name| name.starts_with("refs/intersession/hub/"));
+            told.lines().partition(|name| name.starts_with("refs/intersession/seen/"));
         for name in &hub {
             self.repo.git.text(["update-ref", "-d", name])?;
         }

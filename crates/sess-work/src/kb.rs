@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::{
-    Brief, Error, Oid, Result, Seen, Slug, State, Work, WorkKind, drafting,
-    hub::read_all,
+    Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, WorkKind, drafting,
     projecting::{Step, message},
+    refs::read_all,
     state::{KNOWLEDGE_DIR, learnings_dir},
     templates,
     tree::{Edit, PLAIN},
@@ -70,7 +70,7 @@ impl Work {
             let dir = state.dir_of(&made);
             let worklog = format!("# Worklog: {made}\n\n- {} made by {}\n", self.now(), self.by());
             let edits = vec![
-                Edit::Put(format!("{dir}/SESSION.md"), self.repo.file(&text)?),
+                Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(&text)?),
                 Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?),
             ];
             Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
@@ -83,8 +83,7 @@ impl Work {
         let mut sources: Vec<Slug> =
             self.kb_files(seen)?.iter().filter_map(|(path, _)| learner(path)).collect();
         let merging = seen.tree.entries.values().filter(|entry| entry.state != State::Abandoned);
-        let plans =
-            merging.filter_map(|entry| entry.files.get("SESSION.md")).map(|file| file.oid.to_string());
+        let plans = merging.filter_map(|entry| entry.files.get(PLAN_FILE)).map(|file| file.oid.to_string());
         for plan in read_all(&self.repo.git, &plans.collect::<Vec<_>>())?.into_iter().flatten() {
             let text = String::from_utf8_lossy(&plan);
             let Ok(brief) = Brief::parse(&text) else { continue };

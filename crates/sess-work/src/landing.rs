@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, Phase, Record, Result, Seen, Slug, State, Work,
-    WorkKind, drafting,
+    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State,
+    Work, WorkKind, drafting,
     git::words_of,
     projecting::{message, one_line, pause},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
@@ -20,7 +20,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much of what a gate said is shown.
 const GATE_OUTPUT_BYTES_MAX: usize = 4_000;
-const PLAN_FILE: &str = "SESSION.md";
 const PATHS_SHOWN_MAX: usize = 20;
 
 /// What became of a session that was completed.

@@ -14,7 +14,7 @@ mod templates;
 mod error;
 mod git;
 mod guard;
-mod hub;
+mod refs;
 mod repo;
 mod tree;
 
@@ -49,16 +49,16 @@ pub use drift::{Change, Drift, DriftCriterion, DriftFiles, DriftTime, SharedFile
 pub use error::{Error, Kind, Result};
 pub use gc::{Gc, GcItem};
 pub use git::{Git, Oid};
-pub use hub::{Move, Moved, Record, View};
 pub use init::{InitOptions, InitReport};
 pub use kb::KbEntry;
 pub use landing::Completed;
 pub use listing::{Holder, Past, Row, Shown};
 pub use notes::Note;
+pub use refs::{Move, Moved, Record, View};
 pub use repo::{OWN_DIR, Repo};
 pub use slug::{InvalidSlug, Slug};
 pub use standing::{Refusal, Standing, Verb, may, standing};
-pub use state::{KNOWLEDGE_DIR, SESSIONS_DIR, State};
+pub use state::{KNOWLEDGE_DIR, PLAN_FILE, SESSIONS_DIR, State};
 pub use status::{BranchStatus, DriftCounts, GateStatus, Status};
 pub use templates::{Draft, identity_name, quoted};
 pub use tree::{Entry, File, Tree};

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Brief, Claim, Criterion, Phase, Result, Seen, Slug, Standing, State, Work, WorkKind, claiming,
-    hub::read_all,
+    Brief, Claim, Criterion, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work, WorkKind, claiming,
+    refs::read_all,
 };
 
 /// What a list says about a session.
@@ -102,7 +102,7 @@ impl Work {
                 .and_then(|entry| entry.files.get(file))
                 .map_or_else(|| "-".to_owned(), |file| file.oid.to_string())
         };
-        let plans: Vec<String> = slugs.iter().map(|slug| name(slug, "SESSION.md")).collect();
+        let plans: Vec<String> = slugs.iter().map(|slug| name(slug, PLAN_FILE)).collect();
         // What its owner wrote is on the session's branch, as far as it was shared.
         let logs: Vec<String> = slugs
             .iter()
@@ -180,7 +180,7 @@ impl Work {
         let row = self.list(seen)?.into_iter().find(|row| row.slug == *slug);
         let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
         let entry = seen.tree.entries.get(slug);
-        let plan = match entry.and_then(|entry| entry.files.get("SESSION.md")) {
+        let plan = match entry.and_then(|entry| entry.files.get(PLAN_FILE)) {
             Some(file) => self.repo.text_of(&file.oid)?,
             None => String::new(),
         };

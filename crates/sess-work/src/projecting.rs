@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work,
+    Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
@@ -226,7 +226,7 @@ impl Work {
         let files = self.repo.files_of(tip.as_str(), &active)?.into_iter();
         let kept = files.filter_map(|(path, file)| {
             let name = path.strip_prefix(&active)?.strip_prefix('/')?;
-            let is_kept = name != ENV_FILE && (name != "SESSION.md" || file.oid == claim.plan);
+            let is_kept = name != ENV_FILE && (name != PLAN_FILE || file.oid == claim.plan);
             is_kept.then(|| Edit::Put(format!("{dir}/{name}"), file))
         });
         Ok(kept.collect())

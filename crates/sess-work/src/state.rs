@@ -11,6 +11,9 @@ pub const SESSIONS_DIR: &str = "_AGENTS/sessions";
 /// What was learned and agreed upon.
 pub const KNOWLEDGE_DIR: &str = "_AGENTS/knowledge";
 
+/// The plan of a session, in its directory.
+pub const PLAN_FILE: &str = "SESSION.md";
+
 /// A state, which is the directory that the session is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -108,12 +108,12 @@ impl Repo {
 
     /// Reads a file of a commit as text; `None` when it is not there.
     pub(crate) fn text_at(&self, commit: &Oid, path: &str) -> Result<Option<String>> {
-        let mut read = crate::hub::read_all(&self.git, &[format!("{commit}:{path}")])?;
+        let mut read = crate::refs::read_all(&self.git, &[format!("{commit}:{path}")])?;
         Ok(read.pop().flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     pub(crate) fn text_of(&self, blob: &Oid) -> Result<String> {
-        let mut read = crate::hub::read_all(&self.git, &[blob.to_string()])?;
+        let mut read = crate::refs::read_all(&self.git, &[blob.to_string()])?;
         let bytes =
             read.pop().flatten().ok_or_else(|| Error::failed(format!("the object {blob} is missing")))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Move, Oid, Phase, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
 };
@@ -311,7 +311,7 @@ impl Work {
 
     /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
     fn freeze(&self, slug: &Slug, workspace: &Path) {
-        let name = format!("{}/SESSION.md", State::Active.dir_of(slug));
+        let name = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
         let plan = workspace.join(&name);
         let is_plain =
             is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
@@ -497,13 +497,8 @@ impl Work {
         tip: &Oid,
         message: &str,
     ) -> Result<Oid> {
-        let name = crate::identity_name(&self.user, slug);
-        let env = [
-            ("GIT_AUTHOR_NAME", name.as_str()),
-            ("GIT_AUTHOR_EMAIL", &self.user.email),
-            ("GIT_COMMITTER_NAME", &name),
-            ("GIT_COMMITTER_EMAIL", &self.user.email),
-        ];
+        let env = self.env(slug);
+        let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let args = ["commit-tree", tree.as_str(), "-p", tip.as_str(), "-F", "-"];
         let ended = repo.git.run_with(args, Some(message.as_bytes()), &env, None)?;
         if !ended.is_ok() {

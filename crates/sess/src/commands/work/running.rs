@@ -11,7 +11,7 @@ use sess_core::{
     run::{Run, RunState},
     session::NewSession,
 };
-use sess_work::{ClaimOptions, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, Note, PLAN_FILE, Slug, State, Work};
 use tokio_util::sync::CancellationToken;
 
 use super::{Here, claiming};
@@ -65,7 +65,7 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     session.cwd = Some(workspace.to_str().context("the workspace's path is not UTF-8 text")?.to_owned());
     here.next(&format!("{slug} is claimed for {agent}, in session {}", session.key));
 
-    let plan = workspace.join(State::Active.dir_of(&slug)).join("SESSION.md");
+    let plan = workspace.join(State::Active.dir_of(&slug)).join(PLAN_FILE);
     let plan = std::fs::read_to_string(&plan).with_context(|| format!("cannot read {}", plan.display()))?;
     context.app.begin_work(&session, plan).await?;
     let ended = Box::pin(carried_out(here, &agents, &work, &slug, session.clone())).await;

@@ -9,10 +9,10 @@ use crate::{
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
-const SEEN_BASE: &str = "refs/intersession/hub/base";
-const SEEN_CLAIMS: &str = "refs/intersession/hub/claims";
-const SEEN_BRANCHES: &str = "refs/intersession/hub/branches";
-const SEEN_LOG: &str = "refs/intersession/hub/log";
+const SEEN_BASE: &str = "refs/intersession/seen/base";
+const SEEN_CLAIMS: &str = "refs/intersession/seen/claims";
+const SEEN_BRANCHES: &str = "refs/intersession/seen/branches";
+const SEEN_LOG: &str = "refs/intersession/seen/log";
 /// How an entry of the chain of ended claims begins; the session's name follows.
 pub(crate) const LOG_LINE: &str = "ended ";
 const BRANCHES: &str = "refs/heads/session";
