@@ -10,6 +10,7 @@ mod life;
 mod losses;
 mod many;
 mod model;
+mod plans;
 mod races;
 mod reality;
 mod setup;
