@@ -187,7 +187,7 @@ impl Work {
         };
         if lines.any(Path::exists) {
             return Err(Error::would_lose(format!("{} is in the middle of a rebase", top.display()))
-                .next(format!("git -C {} rebase --continue", top.display())));
+                .next(format!("git -C {} rebase --continue", crate::quoted(top.display()))));
         }
         let git = self.repo.git.at(top);
         let head = git.run(["symbolic-ref", "--quiet", "HEAD"])?;

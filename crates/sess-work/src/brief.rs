@@ -84,6 +84,11 @@ const CRITERIA: &str = "acceptance criteria";
 pub(crate) const TO_BE_WRITTEN: &str = "_To be written._";
 
 impl Brief {
+    /// Reads the SESSION.md of a session that can be edited.
+    pub(crate) fn of(slug: &Slug, text: &str) -> Result<Self> {
+        Self::parse(text).map_err(|error| error.next(format!("sess work edit {slug}")))
+    }
+
     /// Reads a SESSION.md, with any line endings.
     pub fn parse(text: &str) -> Result<Self> {
         let text = plain(text);
@@ -94,13 +99,14 @@ impl Brief {
             Some(yaml) => serde_saphyr::from_str(yaml).map_err(|error| {
                 let line = error.to_string().lines().next().unwrap_or_default().to_owned();
                 Error::usage(format!("the front matter of SESSION.md cannot be read: {line}"))
-                    .next("sess work edit")
+                    .next("sess work edit <slug>")
             })?,
         };
         let heading = body.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim);
         let slug = |text: String| {
             text.parse::<Slug>().map_err(|error| {
-                Error::usage(format!("SESSION.md names another session: {error}")).next("sess work edit")
+                Error::usage(format!("SESSION.md names another session: {error}"))
+                    .next("sess work edit <slug>")
             })
         };
         Ok(Self {
@@ -290,7 +296,7 @@ pub(crate) fn criteria(text: &str) -> Vec<Criterion> {
 fn minutes(text: &str) -> Result<u64> {
     let wrong = || {
         Error::usage(format!("estimate: {text:?} in SESSION.md: expected a number and m, h or d, such as 4h"))
-            .next("sess work edit")
+            .next("sess work edit <slug>")
     };
     let text = text.trim();
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| !c.is_ascii_digit()).len());

@@ -95,7 +95,7 @@ impl Work {
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
         })?;
-        let brief = Brief::parse(&self.repo.text_of(&plan.oid)?)?;
+        let brief = Brief::of(slug, &self.repo.text_of(&plan.oid)?)?;
         let unmet = unmet(&brief, seen);
         if !unmet.is_empty() && !options.ignore_dependencies {
             return Err(Error::wrong_state(format!(
@@ -381,7 +381,7 @@ impl Work {
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
         }
         let branch = self.branch_move(slug, &seen)?;
         let reason = reason.map(str::to_owned);
@@ -421,7 +421,8 @@ impl Work {
                 })?
             }
         };
-        Brief::parse(&text)?;
+        Brief::parse(&text)
+            .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
         let plan = self.repo.write_blob(text.as_bytes())?;
         if plan == record.claim.plan {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))

@@ -23,7 +23,7 @@ impl Work {
             return Err(Error::would_lose(format!(
                 "the workspace of {slug} has conflicts that nobody has resolved"
             ))
-            .next(format!("git -C {} status", path.display())));
+            .next(format!("git -C {} status", crate::quoted(path.display()))));
         }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let new: String = told

@@ -71,7 +71,8 @@ impl Work {
         }
         for odd in &seen.tree.odd {
             findings.push(format!(
-                "{odd} is in the way: no session has that name, or it is in another state, too: look at it, then run `git rm -r {odd}` on {}",
+                "{odd} is in the way: no session has that name, or it is in another state, too: look at it, then run `git rm -r {}` on {}",
+                crate::quoted(odd),
                 self.repo.base
             ));
         }

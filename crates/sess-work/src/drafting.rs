@@ -20,7 +20,7 @@ impl Work {
             return Err(Error::usage("a title is missing").next("sess work new \"<title>\""));
         }
         if let Some(text) = text {
-            Brief::parse(text)?;
+            Brief::parse(text).map_err(|error| error.next("sess work new --from <file>"))?;
         }
         let day = self.day()?;
         let wanted = slug.cloned().unwrap_or_else(|| Slug::from_title(&draft.title, day));
@@ -67,7 +67,7 @@ impl Work {
 
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
-        Brief::parse(text)?;
+        Brief::of(slug, text)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
             let entry = seen.tree.entries.get(slug);
@@ -94,7 +94,7 @@ impl Work {
     pub fn ready(&self, slug: &Slug) -> Result<()> {
         self.on_base(|seen| {
             self.check(Verb::Ready, slug, seen)?;
-            Brief::parse(&self.plan_in(seen, slug)?.1)?.check_ready(slug)?;
+            Brief::of(slug, &self.plan_in(seen, slug)?.1)?.check_ready(slug)?;
             let message = message(slug, "Session ready", &self.by(), None);
             Ok(Some(Step { message, edits: seen.tree.moved(slug, State::Planned) }))
         })?;

@@ -90,7 +90,7 @@ impl Work {
             }
             None => plan.clone(),
         };
-        let (brief, first) = (Brief::parse(&plan)?, Brief::parse(&first)?);
+        let (brief, first) = (Brief::of(slug, &plan)?, Brief::of(slug, &first)?);
         let mut noted = String::new();
         for note in [Note::Plan, Note::Log] {
             noted += &self.noted(slug, note, seen)?.unwrap_or_default();

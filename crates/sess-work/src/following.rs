@@ -83,7 +83,7 @@ impl Work {
                     self.repo.base,
                     words_of(&followed.stderr)
                 ))
-                .next(format!("git -C {} stash", pending.checkout.display())));
+                .next(format!("git -C {} stash", crate::quoted(pending.checkout.display()))));
             }
         }
         fs::remove_file(&path)

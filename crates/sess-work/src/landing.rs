@@ -143,7 +143,7 @@ impl Work {
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
         }
         let tip = self.tip(slug)?.ok_or_else(|| {
             Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
@@ -178,7 +178,7 @@ impl Work {
             return Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed"))
                 .next(format!(
                     "git -C {} rebase --onto {} {}",
-                    self.workspace_path(slug).display(),
+                    crate::quoted(self.workspace_path(slug).display()),
                     seen.view.base.short(),
                     record.claim.base_commit.short()
                 )));
@@ -229,7 +229,11 @@ impl Work {
                 let shown = paths.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
                 let (base, place) = (&self.repo.base, self.workspace_path(slug));
                 Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
-                    .next(format!("git -C {} merge {}", place.display(), seen.view.base.short())))
+                    .next(format!(
+                        "git -C {} merge {}",
+                        crate::quoted(place.display()),
+                        seen.view.base.short()
+                    )))
             }
             _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
                 .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
@@ -436,7 +440,7 @@ impl Work {
             "the workspace of {slug} could not follow: {}",
             words_of(&merged.stderr)
         ))
-        .next(format!("git -C {} status", path.display())))
+        .next(format!("git -C {} status", crate::quoted(path.display()))))
     }
 
     /// Runs the checks that the plan names, in the workspace.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work,
+    Claim, Error, Kind, Land, Move, Moved, Oid, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
@@ -106,11 +106,15 @@ impl Work {
             return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
         }
         let base = &self.repo.base;
-        Error::new(
-            Kind::Rejected,
-            format!("{place} does not take a commit on {base} (if it is protected, set `land: pr`): {words}"),
-        )
-        .next("sess work doctor")
+        let (advice, next) = match self.settings.land {
+            Land::Push => (
+                "if it is protected, `land: pr` below `work:` in your configuration lands by pull requests",
+                "sess config show",
+            ),
+            Land::Pr | Land::None => ("somebody who may push to it has to run this", "sess work doctor"),
+        };
+        let message = format!("{place} does not take a commit on {base}: {words}; {advice}");
+        Error::new(Kind::Rejected, message).next(next)
     }
 
     /// Moves the base and what goes with it. Without a remote, a checkout of the base follows.

@@ -67,7 +67,7 @@ impl Repo {
         let common = PathBuf::from(lines.next().unwrap_or_default());
         if is_bare {
             return Err(Error::wrong_state("this repository is bare: nobody can work in it")
-                .next(format!("git clone {}", common.display())));
+                .next(format!("git clone {}", crate::quoted(common.display()))));
         }
         let top = here.run(["rev-parse", "--path-format=absolute", "--show-toplevel"])?;
         if !top.is_ok() {

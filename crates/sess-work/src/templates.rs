@@ -1,5 +1,7 @@
 //! The files that a session begins with: the repository's own templates, else the built-in ones.
 
+use std::fmt;
+
 use minijinja::{Environment, Value, context};
 
 use crate::{Brief, Criterion, Error, Result, Slug, WorkKind, brief::TO_BE_WRITTEN, claim::User};
@@ -126,9 +128,13 @@ pub fn identity_name(user: &User, slug: &Slug) -> String {
     format!("{} ({slug})", user.name)
 }
 
-/// Quotes a word for a shell.
-pub fn quoted(text: &str) -> String {
-    let printable: String = text.chars().filter(|c| !c.is_control()).collect();
+/// Writes a word so that a shell takes it for one, whatever is in it; one that needs no quotes gets none.
+pub fn quoted(word: impl fmt::Display) -> String {
+    let printable: String = word.to_string().chars().filter(|c| !c.is_control()).collect();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
+    if !printable.is_empty() && printable.chars().all(is_plain) {
+        return printable;
+    }
     format!("'{}'", printable.replace('\'', r"'\''"))
 }
 

@@ -125,7 +125,11 @@ impl Work {
                 "the workspace {} has what others do not have: {words}",
                 path.display()
             ))
-            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
+            .next(format!(
+                "git -C {} log --oneline {}..",
+                crate::quoted(path.display()),
+                target.short()
+            )));
         }
         let mut args = vec!["update-ref", &name, target.as_str()];
         args.extend(own.as_ref().map(Oid::as_str));
@@ -154,7 +158,7 @@ impl Work {
                 "{} is in the way: it is no workspace of a session",
                 path.display()
             ))
-            .next(format!("ls {}", path.display())));
+            .next(format!("ls {}", crate::quoted(path.display()))));
         }
         let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
@@ -162,7 +166,7 @@ impl Work {
                 "{} is a link: workspaces would be made wherever it leads",
                 self.workspace_root().display()
             ))
-            .next(format!("ls -l {}", self.workspace_root().display())));
+            .next(format!("ls -l {}", crate::quoted(self.workspace_root().display()))));
         }
         self.exclude()?;
         if let Some(parent) = path.parent() {
@@ -480,7 +484,7 @@ impl Work {
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
                 if !is_inside(path, name) {
                     return Err(Error::policy(format!("{name} would be written through a link"))
-                        .next(format!("ls -l {}", path.display())));
+                        .next(format!("ls -l {}", crate::quoted(path.display()))));
                 }
                 put(&path.join(name), text)?;
             }

@@ -8,7 +8,7 @@ use std::{
 
 use console::{Style, Term, measure_text_width, truncate_str};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sess_app::Kind;
 use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
 
@@ -173,11 +173,31 @@ impl Output {
         }
         let label = Style::new().for_stderr().red().bold().apply_to("error:");
         self.say(&format!("{label} {}", visible(&format!("{error:#}"))));
-        if let Some(hint) = hint(error) {
+        let hint = hint(error);
+        if let Some(hint) = hint {
             let label = Style::new().for_stderr().dim().apply_to("hint:");
             self.say(&format!("{label} {hint}"));
         }
-        ExitCode::from(exit_code(error))
+        let code = exit_code(error);
+        let work = work_error(error);
+        let message = work.map_or_else(|| format!("{error:#}"), |error| error.message().to_owned());
+        self.fail_data(code, &message, work.map(sess_work::Error::next_command), hint);
+        ExitCode::from(code)
+    }
+
+    /// Prints an error for a program, which asked for JSON.
+    pub fn fail_data(&self, code: u8, message: &str, next: Option<&str>, hint: Option<&str>) {
+        if !self.json {
+            return;
+        }
+        let mut error = json!({ "type": error_type(code), "message": message, "exitCode": code });
+        for (name, value) in [("next", next), ("hint", hint)] {
+            if let Some(value) = value {
+                error[name] = value.into();
+            }
+        }
+        // Whoever reads no answer reads no error either.
+        let _gone = self.data(&json!({ "error": error }));
     }
 }
 
@@ -197,13 +217,10 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         return 2;
     }
     // Work sessions have more to tell apart: each kind of theirs has its own code.
-    if let Some(error) = error.downcast_ref::<sess_work::Error>() {
+    if let Some(error) = work_error(error) {
         return error.kind.exit_code();
     }
     let Some(error) = error.downcast_ref::<sess_app::Error>() else { return 1 };
-    if let sess_app::Error::Work(error) = error {
-        return error.kind.exit_code();
-    }
     match error.kind() {
         Kind::Invalid => 2,
         Kind::NotFound => 3,
@@ -211,6 +228,28 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         Kind::Unavailable => 6,
         Kind::Denied => 8,
         Kind::Damaged => 1,
+    }
+}
+
+/// What a program calls the kind of an error: one word for each exit code.
+fn error_type(code: u8) -> &'static str {
+    match code {
+        2 => "usage",
+        3 => "not_found",
+        4 => "conflict",
+        5 => "would_lose_work",
+        6 => "unavailable",
+        7 => "merge_conflict",
+        8 => "policy",
+        9 => "rejected",
+        _ => "failed",
+    }
+}
+
+fn work_error(error: &anyhow::Error) -> Option<&sess_work::Error> {
+    match error.downcast_ref::<sess_app::Error>() {
+        Some(sess_app::Error::Work(error)) => Some(error),
+        _ => error.downcast_ref::<sess_work::Error>(),
     }
 }
 

@@ -72,7 +72,7 @@ impl Lab {
     fn fails(&self, dir: impl AsRef<Path>, args: &[&str], code: i32, said: &str) {
         let run = self.run(dir, &[&["work"], args].concat());
         run.fails(code, said);
-        let names_next = run.stderr.contains("run `") || run.stderr.contains("--help");
+        let names_next = run.stderr.trim_end().ends_with('`') && run.stderr.contains("; run `");
         assert!(names_next, "{args:?} does not say what to run next: {run:?}");
     }
 
@@ -226,6 +226,103 @@ fn every_kind_of_refusal_has_its_exit_code() {
     let listed = lab.run("ann", &["work", "list"]);
     assert!(listed.code == 0 && listed.stderr.contains("this is what it said last"), "{listed:?}");
     lab.fails(".", &["list"], 3, "no git repository");
+}
+
+#[test]
+fn every_mistake_names_the_next_command() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let gone = "it's gone/plän 1.md";
+    lab.fails("ann", &["edit", &slug, "--file", gone], 2, "cannot read it's gone/plän 1.md");
+    lab.fails("ann", &["edit", &slug, "--file", gone], 2, r"--file 'it'\''s gone/plän 1.md'`");
+    lab.fails("ann", &["new", "--from", gone], 2, r"run `sess work new --from 'it'\''s gone/plän 1.md'`");
+    lab.fails("ann", &["edit", &slug, "--file", "."], 2, "cannot read .");
+    let latin = lab.world.path("latin.md");
+    std::fs::write(&latin, b"# Caf\xe9\n").expect("written");
+    lab.fails("ann", &["edit", &slug, "--file", &latin.to_string_lossy()], 2, "is not UTF-8 text");
+    lab.fails("ann", &["new"], 2, "run `sess work new \"<title>\"`");
+    let wrong = lab.world.write("wrong.md", "---\ndepends: [\n---\n# X\n");
+    let wrong = wrong.to_string_lossy().into_owned();
+    lab.fails("ann", &["new", "X", "--from", &wrong], 2, "run `sess work new --from ");
+    lab.fails("ann", &["edit", &slug, "--file", &wrong], 2, &format!("run `sess work edit {slug}`"));
+    lab.fails("ann", &["blame", "readme.md"], 2, "run `sess work blame <file>:<line>`");
+    lab.fails("ann", &["list", "--state", "done"], 2, "is no state");
+    lab.fails("ann", &["run", &slug, "--agent", "x"], 2, "there are no agents");
+    lab.worked_on(&slug, "form.txt", "a form\n");
+    lab.fails("ann", &["exec", &slug, "--", "no such program"], 1, "run `command -v 'no such program'`");
+    lab.fails("ann", &["amend", &slug, "--reason", "x", "--file", gone], 2, "cannot read");
+
+    // What somebody wrote in an editor is never lost.
+    let editing = |editor: &str| {
+        let mut command = lab.world.command(["work", "edit", "2026-01-31-other"]);
+        command.env("EDITOR", editor).env_remove("VISUAL").current_dir(lab.world.path("ann"));
+        Run::from(command.stdin(Stdio::null()).output().expect("sess starts"))
+    };
+    lab.ok("ann", &["new", "Other", "--slug", "2026-01-31-other"]);
+    editing("false").fails(1, "the plan is as it was; run `sess work edit 2026-01-31-other --file <file>`");
+    for wrong in [r"printf -- '---\nlabels: [\n---\n' >", r"printf 'Caf\351' >"] {
+        let run = editing(wrong);
+        run.fails(2, "what you wrote is kept in ");
+        let (_, again) =
+            run.stderr.split_once("run `sess work edit 2026-01-31-other --file ").expect("a path");
+        let path = again.trim_end().trim_end_matches('`');
+        assert!(std::fs::metadata(path).is_ok_and(|kept| kept.len() > 3), "{run:?}");
+    }
+}
+
+#[test]
+fn paths_in_the_next_command_can_be_pasted() {
+    let lab = Lab::new();
+    let ann = lab.clone_named("it's \"Ann's\" $HOME é");
+    let slug = lab.planned("Add a form");
+    let claimed = lab.json(&ann, &["claim", &slug]);
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    std::fs::write(workspace.join("readme.md"), "not committed\n").expect("written");
+    let refused = lab.run(&ann, &["work", "complete", &slug]);
+    refused.fails(5, "readme.md");
+    let next = refused.stderr.rsplit_once("run `").expect("a command").1.trim_end().trim_end_matches('`');
+    let mut shell = Command::new("sh");
+    lab.world.clean(&mut shell);
+    let ended = Run::from(shell.args(["-c", &format!("cd / && {next}")]).output().expect("sh starts"));
+    assert!(ended.code == 0 && ended.stdout.contains("readme.md"), "{next}: {ended:?}");
+}
+
+#[test]
+fn errors_are_data_when_data_is_asked_for() {
+    let lab = Lab::new();
+    let check = |args: &[&str], code: i32, kind: &str, next: &str| {
+        let run = lab.run("ann", &[args, &["--json"]].concat());
+        assert_eq!(run.code, code, "{run:?}");
+        let data: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+        let error = &data["error"];
+        assert_eq!((&data["schema_version"], &error["type"]), (&json!(1), &json!(kind)), "{data}");
+        assert_eq!((&error["exitCode"], &error["next"]), (&json!(code), &json!(next)), "{data}");
+        assert!(
+            error["message"].as_str().is_some_and(|text| !text.is_empty() && !text.contains("run `")),
+            "{data}"
+        );
+        // People are told, too.
+        assert!(run.stderr.starts_with("error: "), "{run:?}");
+    };
+    check(&["work", "claim", "../x"], 2, "usage", "sess work list");
+    check(&["work", "claim", "--no-such-option"], 2, "usage", "sess work claim --help");
+    check(&["work", "show", "2025-10-14-nothing"], 3, "not_found", "sess work list");
+    let slug = lab.planned("Add a form");
+    lab.json("ann", &["claim", &slug, "--no-workspace"]);
+    lab.clone_named("bob");
+    let run = lab.run("bob", &["work", "claim", &slug, "--json"]);
+    let data: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(data["error"]["next"], format!("sess work show {slug}"), "{data}");
+    // The same shape everywhere.
+    let run = lab.run("ann", &["read", "nothing", "--json"]);
+    let data: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    assert_eq!(
+        (&data["error"]["type"], &data["error"]["exitCode"]),
+        (&json!("not_found"), &json!(3)),
+        "{data}"
+    );
+    assert!(data["error"]["hint"].is_string(), "{data}");
 }
 
 #[test]

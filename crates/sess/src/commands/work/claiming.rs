@@ -120,7 +120,10 @@ pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -
     command.current_dir(&workspace).envs(here.work.env(slug));
     let ended = here.work.while_renewing(slug, || command.status())?;
     let program = Path::new(command.get_program()).display();
-    let status = ended.with_context(|| format!("cannot run {program}"))?;
+    let status = ended.map_err(|error| {
+        Error::failed(format!("cannot run {program}: {error}"))
+            .next(format!("command -v {}", quoted(program)))
+    })?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
@@ -155,7 +158,8 @@ pub(super) fn abandon(here: &Here<'_>, one: One, reason: &str) -> anyhow::Result
 
 pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let text = file.map(text_of).transpose()?;
+    let again = format!("sess work amend {slug} --file <file> --reason …");
+    let text = file.map(|file| text_of(file, &again)).transpose()?;
     let record = here.work.amend(&slug, text.as_deref(), reason)?;
     let amendments = &record.claim.amendments;
     let told = format!("the plan of {slug} is amended; what it was, and why, stays on record");
@@ -165,7 +169,10 @@ pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>
 pub(super) fn complete(here: &Here<'_>, one: One, notes: Option<String>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
     let notes = match notes {
-        Some(given) if Path::new(&given).is_file() => Some(text_of(Path::new(&given))?),
+        Some(given) if Path::new(&given).is_file() => {
+            let again = format!("sess work complete {slug} --notes \"<text>\"");
+            Some(text_of(Path::new(&given), &again)?)
+        }
         notes => notes,
     };
     let done = here.work.complete(&slug, notes.as_deref())?;

@@ -1,13 +1,10 @@
 //! What is known: the knowledge base, what an agent needs to begin, where a line of code comes from.
 
 use serde_json::json;
-use sess_work::State;
+use sess_work::{Error, State};
 
 use super::{Here, listing::describe, size_of};
-use crate::{
-    cli::work::{Kb, One},
-    output::Usage,
-};
+use crate::cli::work::{Kb, One};
 
 pub(super) fn kb(here: &Here<'_>, args: Kb) -> anyhow::Result<()> {
     match args {
@@ -55,10 +52,8 @@ pub(super) fn context(here: &Here<'_>, one: One, bytes: usize) -> anyhow::Result
 pub(super) fn blame(here: &Here<'_>, place: &str) -> anyhow::Result<()> {
     let parsed = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u64>().ok()?)));
     let Some((file, line)) = parsed.filter(|(file, line)| !file.is_empty() && *line > 0) else {
-        return Err(Usage(format!(
-            "{place:?} names no line: expected a file and a number, such as src/main.rs:42"
-        ))
-        .into());
+        let what = format!("{place:?} names no line: expected a file and a number, such as src/main.rs:42");
+        return Err(Error::usage(what).next("sess work blame <file>:<line>").into());
     };
     let blame = here.work.blame(file, line)?;
     if here.output.json {
