@@ -21,7 +21,7 @@ pub struct InitOptions {
     pub scripts: bool,
 }
 
-/// What was set up.
+/// What was set up, or taken away.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitReport {
@@ -123,10 +123,10 @@ impl Work {
         Ok(())
     }
 
-    /// Takes everything back that this clone was given; returns what was done.
+    /// Takes everything back that this clone was given; the notices name what stays, and what removes it.
     ///
     /// What others share stays: the tree on the base branch, claims, and the commits that rescue refs keep.
-    pub fn uninstall(&self) -> Result<Vec<String>> {
+    pub fn uninstall(&self) -> Result<InitReport> {
         let seen = self.see_or_recall()?;
         for slug in seen.slugs() {
             let is_held =
@@ -139,7 +139,7 @@ impl Work {
                 .next(format!("sess work release {slug}")));
             }
         }
-        let mut done = Vec::new();
+        let (mut done, mut stays) = (Vec::new(), Vec::new());
         self.repo.remove_hooks(&mut done)?;
         for name in [BASE_SETTING, REMOTE_SETTING, CLAIMS_SETTING] {
             if self.repo.git.run(["config", "--local", "--unset-all", name])?.is_ok() {
@@ -161,7 +161,34 @@ impl Work {
             done.push(format!("{} refs of what the remote said are removed", hub.len()));
         }
         if !kept.is_empty() {
-            done.push(format!("{} refs in refs/intersession/ stay: commits may be nowhere else", kept.len()));
+            stays.push(format!(
+                "{} refs in refs/intersession/ stay, because their commits may be nowhere else: \
+                 `git for-each-ref --format='delete %(refname)' refs/intersession | git update-ref --stdin` removes them",
+                kept.len()
+            ));
+        }
+        let told =
+            self.repo.git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads/session/"])?;
+        stays.extend(
+            told.lines().map(|name| format!("the branch {name} stays: `git branch -D {name}` removes it")),
+        );
+        for slug in self.workspaces_here()? {
+            let place = self.workspace_path(&slug);
+            stays.push(format!(
+                "the workspace {} stays: `git worktree remove {}` removes it",
+                place.display(),
+                crate::quoted(place.display())
+            ));
+        }
+        let root = self.workspace_root();
+        if fs::remove_dir(&root).is_ok() {
+            done.push(format!("{} is removed", root.display()));
+        }
+        if !seen.tree.files.is_empty() {
+            stays.push(format!(
+                "_AGENTS/ stays on {}, where it is everybody's: `git rm -r _AGENTS` and a commit remove it",
+                self.repo.base
+            ));
         }
         self.repo.forget_fences()?;
         let own = self.repo.own_dir()?;
@@ -169,7 +196,7 @@ impl Work {
             Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")
         })?;
         done.push(format!("{} is removed", own.display()));
-        Ok(done)
+        Ok(InitReport { changed: done, notices: stays })
     }
 }
 

@@ -110,6 +110,11 @@ impl Repo {
         &self.top
     }
 
+    /// Returns the checkout of the clone itself, which stays when workspaces go.
+    pub fn main(&self) -> &Path {
+        self.git.dir()
+    }
+
     pub fn base(&self) -> &str {
         &self.base
     }

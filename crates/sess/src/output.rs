@@ -15,8 +15,13 @@ use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The fewest columns that are left of the one that gives way.
+/// The fewest columns that are left of the one that gives way, and of any other.
 const YIELDING_MIN: usize = 8;
+/// In a wide terminal more is left of it: this part of all.
+const YIELDING_SHARE: usize = 6;
+
+/// Where the values of fields begin.
+const FIELD_COLUMNS: usize = 14;
 
 pub struct Output {
     pub json: bool,
@@ -138,9 +143,17 @@ impl Output {
             }
         }
         if let Some(room) = self.width() {
-            let used = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-            if used > room {
-                widths[yielding] = widths[yielding].saturating_sub(used - room).max(YIELDING_MIN);
+            let least = (room / YIELDING_SHARE).max(YIELDING_MIN);
+            let gaps = 2 * (widths.len() - 1);
+            let too_wide = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(room);
+            widths[yielding] =
+                widths[yielding].saturating_sub(too_wide(&widths)).max(widths[yielding].min(least));
+            // What is still too wide is cut where most is left.
+            while too_wide(&widths) > 0 {
+                let Some(widest) = widths.iter_mut().max().filter(|width| **width > YIELDING_MIN) else {
+                    break;
+                };
+                *widest -= 1;
             }
         }
         let mut lines = Vec::new();
@@ -158,6 +171,20 @@ impl Output {
             lines.push(self.fit(&line));
         }
         lines
+    }
+
+    /// Prints what something is called, and what it is; nothing when it is nothing.
+    pub fn field(&self, name: &str, value: &str) -> anyhow::Result<()> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        let space = " ".repeat(FIELD_COLUMNS.saturating_sub(measure_text_width(name)).max(1));
+        self.hanging(&format!("{}{space}", Style::new().dim().apply_to(name)), value)
+    }
+
+    /// Prints a text after `lead`; in a terminal what does not fit goes on below where it began.
+    pub fn hanging(&self, lead: &str, text: &str) -> anyhow::Result<()> {
+        self.line(&hanging(lead, text, self.width()))
     }
 
     /// Says why something did not end well.
@@ -199,6 +226,24 @@ impl Output {
         // Whoever reads no answer reads no error either.
         let _gone = self.data(&json!({ "error": error }));
     }
+}
+
+/// Writes a text after `lead`, in lines of `width` columns that begin below each other; words stay whole.
+fn hanging(lead: &str, text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{lead}{text}") };
+    let indent = measure_text_width(lead);
+    let (mut written, mut column) = (lead.to_owned(), indent);
+    for word in text.split(' ') {
+        let columns = measure_text_width(word);
+        if column > indent {
+            let fits = column + 1 + columns <= width;
+            written += &if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) };
+            column = if fits { column + 1 } else { indent };
+        }
+        written += word;
+        column += columns;
+    }
+    written
 }
 
 /// Whoever read our output has seen enough (`| head`): an end, not a failure.
@@ -330,6 +375,17 @@ mod tests {
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(visible("a\u{1b}[2Jb\n\tc\u{7}\u{9b}\u{202e}"), "a␛[2Jb\n\tc␇\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_long_text_goes_on_below_where_it_began() {
+        assert_eq!(hanging("name  ", "one two three", None), "name  one two three");
+        assert_eq!(hanging("name  ", "one two three", Some(13)), "name  one two\n      three");
+        assert_eq!(
+            hanging("- ", "a/path/that/is/longer than it", Some(8)),
+            "- a/path/that/is/longer\n  than\n  it"
+        );
+        assert_eq!(hanging("", "", Some(8)), "");
     }
 
     #[test]

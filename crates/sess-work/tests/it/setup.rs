@@ -188,7 +188,7 @@ fn hooks_are_chained_and_restored_byte_for_byte() {
     let words = String::from_utf8_lossy(&ended.stderr);
     assert!(words.contains("warning: sess is not on PATH"), "{words}");
 
-    let done = own.uninstall().expect("removed");
+    let done = own.uninstall().expect("removed").changed;
     assert!(done.iter().any(|line| line.contains("commit-msg")), "{done:?}");
     assert_eq!(fs::read_to_string(hooks.join("commit-msg")).expect("read"), theirs);
     assert_eq!(fs::metadata(hooks.join("commit-msg")).expect("there").permissions().mode() & 0o777, 0o750);
@@ -235,7 +235,21 @@ fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
     assert!(refused.to_string().ends_with(&format!("run `sess work release {slug}`")), "{refused}");
     assert!(dir.join(".git/hooks/commit-msg").exists() && workspace.exists());
     own.release(&slug, None).expect("given back");
-    own.uninstall().expect("removed");
+    // What stays is named, with what removes it; and that removes it.
+    let stays = own.uninstall().expect("removed").notices;
+    assert!(stays.iter().any(|line| line.contains("_AGENTS/ stays on main")), "{stays:?}");
+    assert!(!dir.join(".sessions").exists());
+    let commands: Vec<&str> = stays
+        .iter()
+        .filter(|line| !line.contains("_AGENTS/"))
+        .filter_map(|line| line.split('`').nth(1))
+        .collect();
+    assert!(commands.iter().any(|command| command.starts_with("git branch -D ")), "{stays:?}");
+    for command in commands {
+        let ended = Command::new("sh").args(["-c", command]).current_dir(&dir).output().expect("sh starts");
+        assert!(ended.status.success(), "{command}: {ended:?}");
+    }
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession", "refs/heads/session"]), "");
 }
 
 #[test]

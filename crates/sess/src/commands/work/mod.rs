@@ -6,6 +6,7 @@ mod drafting;
 mod knowledge;
 mod listing;
 mod notes;
+mod reports;
 mod repository;
 mod running;
 mod watching;
@@ -19,7 +20,7 @@ use std::{
 use console::Style;
 use serde_json::{Map, Value, json};
 use sess_core::Timestamp;
-use sess_work::{Error, Slug, State};
+use sess_work::{Error, Slug, State, quoted};
 
 use super::Context;
 use crate::{
@@ -74,8 +75,8 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
         Verb::Learn(note) => notes::note(&here, sess_work::Note::Learning, note)?,
         Verb::Sync(one) => notes::sync(&here, one)?,
         Verb::Land(one) => notes::land(&here, one)?,
-        Verb::Status(one) => listing::status(&here, one)?,
-        Verb::Drift(one) => listing::drift(&here, one)?,
+        Verb::Status(one) => reports::status(&here, one)?,
+        Verb::Drift(one) => reports::drift(&here, one)?,
         Verb::Heartbeat(one) => claiming::heartbeat(&here, one)?,
         Verb::Release { one, reason } => claiming::release(&here, one, reason.as_deref())?,
         Verb::Takeover { one, force, reason, place } => {
@@ -89,7 +90,7 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
         Verb::Kb(args) => knowledge::kb(&here, args)?,
         Verb::Adopt { path, title } => claiming::adopt(&here, path.as_deref(), title.as_deref())?,
         Verb::Context { one, bytes } => knowledge::context(&here, one, bytes)?,
-        Verb::Blame { place } => knowledge::blame(&here, &place)?,
+        Verb::Blame { place } => reports::blame(&here, &place)?,
         Verb::Run { one, agent, yolo } => return Box::pin(running::run(&here, one, &agent, yolo)).await,
         Verb::Doctor { repair } => repository::doctor(&here, repair)?,
         Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
@@ -126,6 +127,7 @@ impl Here<'_> {
         notices: &[String],
         sentence: &str,
     ) -> anyhow::Result<()> {
+        let notices: Vec<String> = notices.iter().cloned().chain(self.gone()).collect();
         if self.output.json {
             let mut data =
                 Map::from_iter([("slug".to_owned(), json!(slug)), ("state".to_owned(), json!(state))]);
@@ -136,8 +138,17 @@ impl Here<'_> {
             return self.output.data(&data);
         }
         self.output.line(&one_line(sentence))?;
-        self.notice(notices);
+        self.notice(&notices);
         Ok(())
+    }
+
+    /// Tells a caller whose own directory went with the workspace where to go.
+    fn gone(&self) -> Option<String> {
+        let dir = self.context.app.settings().cwd.as_ref()?;
+        let home = quoted(self.work.repo().main().display());
+        (!Path::new(dir).exists()).then(|| {
+            format!("the workspace is removed, and with it the directory that you are in: run `cd {home}`")
+        })
     }
 
     fn notice(&self, notices: &[String]) {
