@@ -18,7 +18,7 @@ use crate::world::{World, message, session};
 const EVIL: &str = "evil \u{1b}[2J\u{1b}]0;owned\u{7} \u{9b}31m\u{202e}end";
 
 /// Runs a command in a terminal of some width; returns what the terminal was sent.
-fn in_terminal(mut command: Command, width: u16) -> String {
+pub fn in_terminal(mut command: Command, width: u16) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
     let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("UTF-8");

@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::world::{Run, World};
+use crate::{
+    terminal::in_terminal,
+    world::{Run, World},
+};
 
 /// A remote, and clones of it.
 struct Lab {
@@ -44,6 +47,15 @@ impl Lab {
         let run = Run::from(ended);
         assert_eq!(run.code, 0, "git {args:?}: {run:?}");
         run.stdout
+    }
+
+    /// Runs git with the hooks that `sess work init` installed; they find `sess` in `bin`.
+    fn git_with_hooks(&self, dir: impl AsRef<Path>, args: &[&str]) -> Run {
+        let mut command = Command::new("git");
+        self.world.clean(&mut command);
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.world.path("bin").display());
+        command.args(args).env("PATH", path).current_dir(self.world.path(dir));
+        command.output().expect("git runs").into()
     }
 
     fn run(&self, dir: impl AsRef<Path>, args: &[&str]) -> Run {
@@ -323,6 +335,121 @@ fn errors_are_data_when_data_is_asked_for() {
         "{data}"
     );
     assert!(data["error"]["hint"].is_string(), "{data}");
+}
+
+#[test]
+fn hooks_check_what_is_committed_and_pushed_with_the_real_program() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.world.path("bin")).expect("made");
+    let program = lab.world.path("bin/sess");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sess"), &program).expect("linked");
+    lab.ok("ann", &["init"]);
+    let slug = lab.planned("Add a form");
+    let claimed = lab.json("ann", &["claim", &slug]);
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    let write = |path: &str, text: &str| {
+        let path = workspace.join(path);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        std::fs::remove_file(&path).ok();
+        std::fs::write(path, text).expect("written");
+    };
+    let commit = |message: &str| {
+        assert_eq!(lab.git_with_hooks(&workspace, &["add", "--all"]).code, 0);
+        lab.git_with_hooks(&workspace, &["commit", "--quiet", "-m", message])
+    };
+    let reset = || lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+    let good = format!("[{slug}] feat: a form");
+    #[track_caller]
+    fn check(run: &Run, said: &str, next: &str) {
+        assert!(run.code != 0 && run.stderr.contains(said), "{said}: {run:?}");
+        assert!(run.stderr.contains(&format!("run `{next}")), "{next}: {run:?}");
+    }
+
+    // The message names its session.
+    write("form.txt", "a form\n");
+    check(&commit("feat: a form"), "begin with", &format!("git commit -m \"[{slug}]"));
+    assert_eq!(commit(&good).code, 0);
+    // Elsewhere everybody commits as they like.
+    let elsewhere = lab.git_with_hooks("ann", &["commit", "--quiet", "--allow-empty", "-m", "as I like"]);
+    assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
+    // The plan is frozen.
+    write(&format!("_AGENTS/sessions/active/{slug}/SESSION.md"), "# Another\n");
+    check(&commit(&good), "it stays as it is", "git restore --staged");
+    reset();
+    // The knowledge base is for those who merge it.
+    write("_AGENTS/knowledge/facts.md", "# Facts\n");
+    check(&commit(&good), "only a kb-merge session", &format!("sess work learn --slug {slug}"));
+    reset();
+    write(&format!("_AGENTS/knowledge/sessions/{slug}/learnings.md"), "- forms are hard\n");
+    assert_eq!(commit(&good).code, 0);
+
+    // Whoever lost the work session neither commits nor pushes, as soon as this clone knows.
+    lab.clone_named("bob");
+    lab.ok("bob", &["takeover", &slug, "--force", "--reason", "Ann is away"]);
+    lab.ok("ann", &["list"]);
+    write("form.txt", "another form\n");
+    check(&commit(&good), "is not yours", &format!("sess work show {slug}"));
+    let pushed = lab.git_with_hooks(&workspace, &["push", "--quiet", "origin", "HEAD"]);
+    check(&pushed, "is not yours", &format!("sess work show {slug}"));
+
+    // Without the program everything passes, with a warning.
+    std::fs::remove_file(&program).expect("removed");
+    let passed = commit("as I like");
+    assert!(passed.code == 0 && passed.stderr.contains("warning: sess is not on PATH"), "{passed:?}");
+}
+
+#[test]
+fn whoever_stands_in_a_workspace_that_goes_is_told_where_to_go() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let workspace = lab.worked_on(&slug, "form.txt", "a form\n");
+    let run = lab.run(&workspace, &["work", "complete"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let home = lab.world.path("ann").canonicalize().expect("there");
+    assert!(run.stderr.contains(&format!("run `cd {}`", home.display())), "{run:?}");
+    assert!(!workspace.exists());
+    // Whoever does not, is not; and a program reads it among the notices.
+    let slug = lab.planned("Add another form");
+    let workspace = lab.worked_on(&slug, "other.txt", "a form\n");
+    assert_eq!(lab.json("ann", &["release", &slug])["notices"], json!([]));
+    assert!(!workspace.exists());
+    let workspace = PathBuf::from(lab.json("ann", &["claim", &slug])["workspace"].as_str().expect("a path"));
+    let abandoned = lab.json(&workspace, &["abandon", "--reason", "no"]);
+    assert!(
+        abandoned["notices"][0].as_str().is_some_and(|notice| notice.contains("run `cd ")),
+        "{abandoned}"
+    );
+}
+
+#[test]
+fn what_is_shown_fits_the_terminal() {
+    let lab = Lab::new();
+    let long =
+        "A title that is much longer than any terminal is wide, because somebody could not stop writing";
+    lab.planned(long);
+    let slug = lab.planned("Add a form");
+    lab.worked_on(&slug, "form.txt", "a form\n");
+    let criterion = "word ".repeat(40);
+    let plan = format!("# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] {criterion}\n");
+    let plan = lab.world.write("plan.md", &plan).to_string_lossy().into_owned();
+    lab.ok("ann", &["amend", &slug, "--reason", &"reason ".repeat(30), "--file", &plan]);
+    for width in [80, 120] {
+        for args in [&["list"][..], &["status", &slug], &["drift", &slug], &["doctor"], &["gc", "--dry-run"]]
+        {
+            let mut command = lab.world.command([&["work"], args].concat());
+            command.env("NO_COLOR", "1").current_dir(lab.world.path("ann"));
+            let shown = in_terminal(command, width);
+            assert!(shown.lines().count() > 1, "{args:?}: {shown}");
+            for line in shown.lines() {
+                // A path is one word, and stays whole.
+                let is_path = line.split_whitespace().any(|word| word.starts_with('/'));
+                assert!(is_path || line.chars().count() <= usize::from(width), "{args:?}: {line}");
+            }
+            if args[0] == "status" {
+                assert!(shown.contains("claimed just now"), "times are told in words: {shown}");
+            }
+        }
+    }
 }
 
 #[test]
