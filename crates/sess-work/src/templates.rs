@@ -117,7 +117,7 @@ pub(crate) fn kb_merge(
 pub(crate) fn session_env(slug: &Slug, user: &User, own: Option<&str>) -> Result<String> {
     let values = context! {
         SESSION_SLUG => quoted(slug.as_str()),
-        USER_NAME => quoted(&identity_name(user, slug)),
+        USER_NAME => quoted(identity_name(user, slug)),
         USER_EMAIL => quoted(&user.email),
     };
     render(SESSION_ENV, own, values)
