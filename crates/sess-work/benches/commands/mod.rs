@@ -62,6 +62,7 @@ pub fn commands() {
         println!("every command: there is no program; `cargo build --release --package sess` makes it");
         return;
     };
+    let stand_in = cost_of_standing_in();
     println!(
         "\n{:<32} {:>10} {:>10} {:>6} {:>10}   to reach",
         "sess work …", "all", "git's own", "runs", "ours"
@@ -144,6 +145,7 @@ impl Stage<'_> {
             .lines()
             .map(|line| line.parse().expect("nanoseconds"))
             .collect();
+        assert!(!runs.is_empty(), "{args:?} ran git past this");
         let git = Duration::from_nanos(runs.iter().sum());
         let calls = u32::try_from(runs.len()).expect("a few");
         let total = total.saturating_sub(self.stand_in * calls);

@@ -258,7 +258,7 @@ fn every_mistake_names_the_next_command() {
     lab.fails("ann", &["new", "X", "--from", &wrong], 2, "run `sess work new --from ");
     lab.fails("ann", &["edit", &slug, "--file", &wrong], 2, &format!("run `sess work edit {slug}`"));
     lab.fails("ann", &["blame", "readme.md"], 2, "run `sess work blame <file>:<line>`");
-    lab.fails("ann", &["list", "--state", "done"], 2, "is no state");
+    lab.fails("ann", &["list", "--state", "done"], 2, "[possible values: drafting, planned,");
     lab.fails("ann", &["run", &slug, "--agent", "x"], 2, "there are no agents");
     lab.worked_on(&slug, "form.txt", "a form\n");
     lab.fails("ann", &["exec", &slug, "--", "no such program"], 1, "run `command -v 'no such program'`");
