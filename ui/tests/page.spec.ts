@@ -63,16 +63,18 @@ async function begin(page: Page, agent: string, message: string): Promise<void> 
 const words = (page: Page, text: string | RegExp) => page.locator('.transcript article .words').getByText(text);
 
 const tab = (page: Page, name: string) => page.locator('.tabs').getByRole('link', { name });
+/** The field of the sign-in, and nothing of the list of tokens. */
+const tokenField = (page: Page) => page.getByRole('main').getByLabel('Token', { exact: true });
 const composer = (page: Page) => page.getByRole('textbox', { name: 'Message', exact: true });
 
 test('without a sign-in there is a form, and a wrong token says so', async ({ page }) => {
   await page.goto(`${gateway.url}/`);
   await expect(page.getByRole('heading', { name: 'Intersession' })).toBeVisible();
-  await page.getByLabel('Token').fill('not a token');
+  await tokenField(page).fill('not a token');
   await page.getByRole('button', { name: 'Sign in' }).click();
   await expect(page.getByRole('alert')).toBeVisible();
   await look(page, 'sign-in');
-  await page.getByLabel('Token').fill(gateway.token);
+  await tokenField(page).fill(gateway.token);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await expect(page.locator('.session-row').first()).toBeVisible();
   // The token is in no storage that a script can read.
@@ -414,9 +416,9 @@ test('settings: theme, rights, signing out', async ({ page }) => {
   await expect(page.getByText('Approve plans or ask for changes')).toBeVisible();
   await look(page, 'settings-dark');
   await page.getByRole('button', { name: 'Sign out' }).click();
-  await expect(page.getByLabel('Token')).toBeVisible();
+  await expect(tokenField(page)).toBeVisible();
   await page.reload();
-  await expect(page.getByLabel('Token')).toBeVisible();
+  await expect(tokenField(page)).toBeVisible();
 });
 
 test('tokens are made, listed and revoked', async ({ page }) => {
@@ -577,6 +579,41 @@ test('everything can be done with keys', async ({ page }) => {
   await look(page, 'keys');
   await page.keyboard.press('Escape');
   await expect(page.getByRole('dialog')).toBeHidden();
+});
+
+test('a key that comes with the focus moves in the transcript', async ({ page }) => {
+  test.skip(isPhone(), 'phones have no keys');
+  await open(page, `#/s/${MAIN}/plan`);
+  await expect(page.getByRole('heading', { name: 'No plan yet' })).toBeVisible();
+  await page.evaluate(() =>
+    addEventListener('focusin', ({ target }) => {
+      const isTranscript = target instanceof Element && target.matches('.transcript');
+      if (isTranscript) target.dispatchEvent(new KeyboardEvent('keydown', { key: 'k', bubbles: true }));
+    }),
+  );
+  await page.keyboard.press('g');
+  await page.keyboard.press('t');
+  await expect(page.locator('.transcript article:focus')).toContainText('It is cleared now');
+});
+
+test('the transcript gets the focus when it has loaded', async ({ page }) => {
+  test.skip(isPhone(), 'phones have no keys');
+  // The page of the transcript is held back until it is let go.
+  const held: (() => void)[] = [];
+  await page.routeWebSocket(/\/ws$/, (route) => {
+    const server = route.connectToServer();
+    server.onMessage((message) => {
+      if (/"items":/.test(String(message))) held.push(() => route.send(message));
+      else route.send(message);
+    });
+  });
+  await open(page, `#/s/${MAIN}`);
+  await expect.poll(() => held.length).toBe(1);
+  await page.keyboard.press('g');
+  await page.keyboard.press('t');
+  await expect(page.getByRole('heading', { name: 'Transcript' })).toBeFocused();
+  held[0]!();
+  await expect(page.locator('.transcript')).toBeFocused();
 });
 
 test('a phone shows one pane at a time, with a way back', async ({ page }) => {

@@ -1,6 +1,6 @@
 // Where the person writes.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { upload } from '../api/http';
 import { connection } from '../api/socket';
 import { secondHand } from '../state/clock';
@@ -41,14 +41,14 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
   const uploading = files.some((file) => !file.id && !file.error);
   const canSend = (text.trim() !== '' || files.some((file) => file.id)) && !uploading && !forbidden && !offline;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const area = field.current;
     if (!area) return;
     area.style.height = 'auto';
     area.style.height = `${Math.min(area.scrollHeight, HEIGHT_MAX)}px`;
   }, [text]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     composerKeys.focus = () => field.current?.focus();
     return () => delete composerKeys.focus;
   }, []);

@@ -1,6 +1,6 @@
 // The view without a sign-in.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { login } from '../api/http';
 import { connect } from '../api/socket';
 import { Logo } from './parts';
@@ -10,7 +10,7 @@ export function SignIn({ reason }: { reason?: string | undefined }) {
   const [error, setError] = useState(reason ?? '');
   const [busy, setBusy] = useState(false);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
 
   const submit = async (event: Event) => {
     event.preventDefault();

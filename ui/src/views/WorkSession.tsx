@@ -1,6 +1,6 @@
 // One work session: its plan, what has to be true in the end, what was logged, who had it.
 
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import type { WorkPast, WorkSession } from '../api/types';
 import { splitPlan } from '../state/columns';
 import { workLink } from '../state/route';
@@ -14,7 +14,7 @@ import { Age, Holder, Labels, Lease, NotShown, Since, STATE_NAMES, WaitsFor, Whe
 export function WorkSessionView({ slug }: { slug: string }) {
   const known = opened.value;
   const value = known.value?.slug === slug ? known.value : undefined;
-  useEffect(() => leaveFor(slug), [slug]);
+  useLayoutEffect(() => leaveFor(slug), [slug]);
   return (
     <>
       <header class="head">
