@@ -1,6 +1,6 @@
 // The list of sessions: filtered by the gateway, kept fresh by events, loaded further on scrolling.
 
-import { computed, effect, signal, untracked } from '@preact/signals';
+import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import { connection, on, onResync, request } from '../api/socket';
 import type { Agents, Row, Rows, SessionsChanged } from '../api/types';
 import { type Filter, matches, NO_FILTER, toRequest, withRow } from './filter';
@@ -170,7 +170,27 @@ async function fetchAgents(): Promise<void> {
   }
 }
 
+/** Forgets all sessions: who signs in next may be somebody else. */
+function forget(): void {
+  generation += 1;
+  loading = false;
+  complete = false;
+  changes = new Map();
+  heard = new Map();
+  batch(() => {
+    rows.value = [];
+    known.value = new Map();
+    glances.value = new Map();
+    agents.value = { agents: [] };
+    total.value = undefined;
+    listState.value = 'loading';
+  });
+}
+
 export function watchSessions(): void {
+  effect(() => {
+    if (connection.value.name === 'signed_out') untracked(forget);
+  });
   on('sessions.changed', (change) => {
     applySoon();
     // Of several changes the last one counts: its row has them all.
