@@ -421,6 +421,32 @@ test('settings: theme, rights, signing out', async ({ page }) => {
   await expect(tokenField(page)).toBeVisible();
 });
 
+test('who signs in next sees nothing of who was here before', async ({ page }) => {
+  const held: (() => void)[] = [];
+  let holds = false;
+  await page.routeWebSocket(/\/ws$/, (route) => {
+    const server = route.connectToServer();
+    server.onMessage((message) => {
+      if (holds && /"sessions":/.test(String(message))) held.push(() => route.send(message));
+      else route.send(message);
+    });
+  });
+  await open(page);
+  await expect(page.locator('.session-row').filter({ hasText: 'importer' })).toBeVisible();
+  await page.goto(`${gateway.url}/#/settings`);
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  const headers = { Authorization: `Bearer ${gateway.token}` };
+  const made = await page.request.post(`${gateway.url}/tokens`, { headers, data: { scopes: ['read'], agent: 'planner' } });
+  await tokenField(page).fill(((await made.json()) as { secret: string }).secret);
+  holds = true;
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect.poll(() => held.length).toBe(1);
+  await expect(page.locator('.session-row')).toHaveCount(0);
+  held[0]!();
+  await expect(page.locator('.session-row').first()).toBeVisible();
+  await expect(page.locator('.session-row').filter({ hasText: 'importer' })).toHaveCount(0);
+});
+
 test('tokens are made, listed and revoked', async ({ page }) => {
   await open(page, '#/settings');
   await page.getByRole('button', { name: 'New token…' }).click();
@@ -516,6 +542,11 @@ test('an address leads to a message far back', async ({ page }) => {
 test('ten thousand messages scroll smoothly', async ({ page }) => {
   await open(page, `#/s/${LONG}/1`);
   await expect(page.getByText('Question 1:')).toBeInViewport();
+  // What the page itself takes of the processor: the time between frames also tells what else the machine does.
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('Performance.enable', { timeDomain: 'threadTicks' });
+  const busyMs = async () => (await devtools.send('Performance.getMetrics')).metrics.find(({ name }) => name === 'TaskDuration')!.value * 1000;
+  const before = await busyMs();
   const frames = await page.locator('.transcript').evaluate(async (element) => {
     const times: number[] = [];
     let last = performance.now();
@@ -529,9 +560,10 @@ test('ten thousand messages scroll smoothly', async ({ page }) => {
     return times.sort((a, b) => a - b);
   });
   const at = (part: number) => frames[Math.floor(frames.length * part)]!.toFixed(1);
-  console.log(`frames while scrolling: median ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${frames.at(-1)!.toFixed(1)} ms`);
+  const perFrameMs = ((await busyMs()) - before) / frames.length;
+  console.log(`a frame while scrolling: ${perFrameMs.toFixed(1)} ms of the processor; from frame to frame: median ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${frames.at(-1)!.toFixed(1)} ms`);
   expect(await page.locator('.transcript .row').count()).toBeLessThan(120);
-  expect(Number(at(0.5))).toBeLessThan(18);
+  expect(perFrameMs).toBeLessThan(8);
 });
 
 test('everything can be done with keys', async ({ page }) => {
