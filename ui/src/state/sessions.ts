@@ -212,9 +212,9 @@ export function watchSessions(): void {
     const first = askedFor === undefined;
     askedFor = wanted;
     if (first) return;
-    // Answers to what was typed before are of no use any more.
+    // Answers to what was typed before are of no use any more, and what they were about is not to be continued.
     generation += 1;
-    loading = false;
+    loading = true;
     complete = false;
     total.value = undefined;
     clearTimeout(timer);
