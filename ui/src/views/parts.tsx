@@ -87,6 +87,13 @@ export function SessionLink({ reference, class: name }: { reference: string; cla
   );
 }
 
+/** A sentence of the gateway: it begins like one, and what stands between backticks is code. */
+export function Sentence({ text }: { text: string }) {
+  const clean = oneLine(text);
+  const parts = (clean.charAt(0).toUpperCase() + clean.slice(1)).split('`');
+  return <>{parts.map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}.</>;
+}
+
 export function Ago({ at }: { at: number }) {
   return (
     <time dateTime={new Date(at).toISOString()} title={moment(at)}>
