@@ -50,6 +50,13 @@ async function look(page: Page, name: string): Promise<void> {
   expect(violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(' ')).join(', ')}`)).toEqual([]);
 }
 
+/** Writes a message and sends it, as soon as it can be sent. */
+async function say(page: Page, message: string): Promise<void> {
+  await composer(page).fill(message);
+  await expect(page.getByRole('button', { name: 'Send', exact: true })).toBeEnabled();
+  await composer(page).press('Enter');
+}
+
 /** Starts a session with an agent, and waits until it is open. */
 async function begin(page: Page, agent: string, message: string): Promise<void> {
   await open(page, `#/new/${agent}`);
@@ -182,8 +189,7 @@ test('the list says what was said last, while it is said', async ({ page }) => {
   const row = page.locator('.session-row.current');
   await expect(row).toContainText('2 messages');
   await expect(row.locator('.session-row-words')).toHaveText('All right.');
-  await composer(page).fill('once more');
-  await composer(page).press('Enter');
+  await say(page, 'once more');
   await expect(row).toContainText('4 messages');
 });
 
@@ -205,8 +211,7 @@ test('messages are sent with Enter, and a draft is kept', async ({ page }) => {
 test('a run is stopped with Escape, and what was queued is seen', async ({ page }) => {
   await begin(page, 'root', 'take your time');
   await expect(page.getByRole('button', { name: 'Stop' })).toBeVisible();
-  await composer(page).fill('and then this');
-  await composer(page).press('Enter');
+  await say(page, 'and then this');
   await expect(page.locator('.sent')).toContainText('Waits for its turn');
   await expect(page.locator('.activity')).toContainText('1 queued');
   await look(page, 'composer-running');
@@ -215,8 +220,7 @@ test('a run is stopped with Escape, and what was queued is seen', async ({ page 
   // How it ended stays where it ended.
   const outcome = page.locator('.outcome');
   await expect(outcome).toHaveText('The run was cancelled.');
-  await composer(page).fill('good evening');
-  await composer(page).press('Enter');
+  await say(page, 'good evening');
   await expect(words(page, 'Markdown')).toBeVisible();
   await expect(outcome).toHaveText('The run was cancelled.');
   const rows = await page.locator('.transcript article').evaluateAll((all) => all.map((one) => one.className));
@@ -231,8 +235,7 @@ test('what runs is not called aborted for what ran before', async ({ page }) => 
   await expect(row.locator('.dot.running')).toBeVisible();
   await composer(page).press('Escape');
   await expect(row).toContainText('aborted');
-  await composer(page).fill('take more time');
-  await composer(page).press('Enter');
+  await say(page, 'take more time');
   await expect(row.locator('.dot.running')).toBeVisible();
   await expect(row).not.toContainText('aborted');
   await composer(page).press('Escape');
@@ -245,8 +248,7 @@ test('files are attached', async ({ page }) => {
   await expect(page.getByLabel('Attached files')).toContainText('notes.txt');
   await expect(page.getByLabel('Attached files')).toContainText('17 B');
   await look(page, 'composer-attached');
-  await composer(page).fill('see the notes');
-  await composer(page).press('Enter');
+  await say(page, 'see the notes');
   await expect(page.locator('article.person').last()).toContainText('see the notes');
   // The file is a file, not what the person said.
   const file = page.locator('article.person details').last();
@@ -285,8 +287,7 @@ test('a file that is refused can be taken off, and the rest is sent', async ({ p
   const gone = { id: 'forgotten', name: 'notes.txt', mimeType: 'text/plain', sizeBytes: 3 };
   await page.route('**/attachments*', (route) => route.fulfill({ status: 201, json: gone }));
   await page.locator('input[type=file]').setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('abc') });
-  await composer(page).fill('see the notes');
-  await composer(page).press('Enter');
+  await say(page, 'see the notes');
   const sent = page.locator('.sent');
   await expect(sent.getByRole('alert')).toContainText('no uploaded file');
   await look(page, 'composer-refused');
@@ -314,8 +315,7 @@ test('a plan is reviewed: changes asked for, compared, approved', async ({ page 
   await expect(page.locator('.review-about')).toContainText('Changes to revision 1 are requested');
   await look(page, 'plan-requested');
   await tab(page, 'Transcript').click();
-  await composer(page).fill('Make it more precise');
-  await composer(page).press('Enter');
+  await say(page, 'Make it more precise');
   await tab(page, 'Plan').click();
   // A revision that arrives while another one is looked at waits to be chosen.
   await page.locator('.plan-bar select').selectOption('2');
@@ -347,8 +347,7 @@ test('a decision about an outdated plan is refused honestly', async ({ page }) =
   const key = decodeURIComponent(/#\/s\/([^/]+)/.exec(page.url())![1]!);
   const other = await page.context().newPage();
   await other.goto(`${gateway.url}/#/s/${key}`);
-  await composer(other).fill('Make it more precise');
-  await composer(other).press('Enter');
+  await say(other, 'Make it more precise');
   await expect(words(other, 'The plan is ready again.')).toBeVisible();
   await other.close();
   await page.getByRole('button', { name: 'Approve' }).click();
@@ -524,8 +523,7 @@ test('a message of another window arrives, and does not move what is read', asyn
   const before = await row.boundingBox();
   const other = await page.context().newPage();
   await other.goto(`${gateway.url}/#/s/${LONG}`);
-  await composer(other).fill('good evening from another window');
-  await composer(other).press('Enter');
+  await say(other, 'good evening from another window');
   await expect(page.getByRole('button', { name: /\d new/ })).toBeVisible();
   await other.close();
   expect((await row.boundingBox())!.y).toBeCloseTo(before!.y, 0);

@@ -165,7 +165,7 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
               <Icon name="clip" />
             </button>
             <p class="hint" id="composer-hint">
-              {offline ? 'Not connected; your draft is kept.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
+              {offline ? 'Not connected; your draft is kept.' : uploading ? 'It can be sent when its files are there.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
             </p>
             {isRunning && (
               <button type="button" class="stop" disabled={Boolean(forbidden) || offline} title={forbidden ?? 'Stop (Esc)'} onClick={stop}><Icon name="stop" />Stop</button>
