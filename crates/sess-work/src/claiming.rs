@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    State, Verb, Work,
+    Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
+    Slug, State, Verb, Work,
     projecting::{Step, message, one_line, pause},
     repo::random_hex,
     tree::Edit,
@@ -104,14 +104,20 @@ impl Work {
             ))
             .next(format!("sess work claim {slug} --ignore-dependencies")));
         }
-        Ok(self.first_claim(slug, &plan.oid, seen, options))
+        self.first_claim(slug, &plan.oid, seen, options)
     }
 
     /// Returns the record that a claim of a plan begins with.
-    pub(crate) fn first_claim(&self, slug: &Slug, plan: &Oid, seen: &Seen, options: &ClaimOptions) -> Claim {
+    pub(crate) fn first_claim(
+        &self,
+        slug: &Slug,
+        plan: &Oid,
+        seen: &Seen,
+        options: &ClaimOptions,
+    ) -> Result<Claim> {
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
-        Claim {
+        Ok(Claim {
             slug: slug.clone(),
             phase: Phase::Active,
             owner: self.owner.clone(),
@@ -124,8 +130,8 @@ impl Work {
             branch: slug.branch(),
             plan: plan.clone(),
             amendments: Vec::new(),
-            fence: before.map_or(0, |claim| claim.fence) + 1,
-            attempt: before.map_or(1, |claim| claim.attempt + u32::from(claim.phase == Phase::Abandoned)),
+            fence: self.last_fence(slug, seen)?.saturating_add(1),
+            attempt: before.map_or(1, |claim| claim.attempt),
             lease_seconds: options.lease_seconds.unwrap_or(self.settings.lease.as_secs()),
             claimed_at: now,
             renewed_at: now,
@@ -133,7 +139,7 @@ impl Work {
             reason: None,
             landed: None,
             unknown: serde_json::Map::new(),
-        }
+        })
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
@@ -211,9 +217,9 @@ impl Work {
 
     /// Shows who has a session now, on the base and on its branch, which both say who had it before.
     fn handed_over(&self, mut claimed: Claimed) -> Result<Claimed> {
-        let Record { oid, claim } = &claimed.record;
+        let claim = &claimed.record.claim;
         let slug = &claim.slug;
-        let text = message(slug, "Take over session", &self.by(), Some(oid));
+        let text = message(slug, "Take over session", &self.by(), Some(&claimed.record));
         let shown = self.on_base(|seen| {
             let edits = self.beginnings(seen, slug, claim)?;
             let is_new = edits.iter().any(|edit| match edit {
@@ -273,8 +279,8 @@ impl Work {
 
     /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
     ///
-    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too. When another
-    /// process of the owner's own was faster, the change is made to what that left, unless that was an event as well.
+    /// The old one stays in the chain. When another process of the owner's own was faster, the change is made to what
+    /// that left, unless both are more than renewals (`is_event`).
     pub(crate) fn replaced(
         &self,
         record: &Record,
@@ -290,8 +296,7 @@ impl Work {
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
             change(&mut claim);
-            let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
-            let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
+            let oid = self.repo.write_claim(&claim, &[&record.oid])?;
             let own = Move {
                 name: self.repo.claim_ref(slug),
                 from: Some(record.oid.clone()),
@@ -307,7 +312,7 @@ impl Work {
             let seen = self.see()?;
             // It went through, and something came right after it.
             if let Some(now) = seen.record(slug)
-                && (self.repo.is_ancestor(&oid, &now.oid)? || is_event && is_renewal(&claim, &now.claim))
+                && self.repo.is_ancestor(&oid, &now.oid)?
             {
                 return Ok(Record { oid, claim });
             }
@@ -346,11 +351,6 @@ impl Work {
         Ok(Some(left))
     }
 
-    fn parents(&self, oid: &Oid) -> Result<Vec<Oid>> {
-        let told = self.repo.git.text(["rev-list", "--parents", "--max-count=1", oid.as_str()])?;
-        told.split_whitespace().skip(1).map(|oid| oid.parse().map_err(Error::failed)).collect()
-    }
-
     fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid) -> Result<Moved> {
         let name = self.repo.claim_ref(slug);
         self.repo.advance(&[Move { name, from: from.cloned(), to: Some(to.clone()) }])
@@ -383,8 +383,14 @@ impl Work {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
                 .next(format!("git -C {} status", self.workspace_path(slug).display())));
         }
+        let what = if phase == Phase::Abandoned { "abandoned" } else { "released" };
+        let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
+        if let Some(reason) = &reason
+            && self.tip(slug)?.is_some()
+        {
+            self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
+        }
         let branch = self.branch_move(slug, &seen)?;
-        let reason = reason.map(str::to_owned);
         self.replaced(
             &record,
             |claim| {
@@ -428,7 +434,7 @@ impl Work {
                 .next(format!("sess work status {slug}")));
         }
         let what = format!("OVERRIDE: {}", one_line(reason.trim()));
-        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record.oid)))?;
+        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record)))?;
         let seen = self.see()?;
         let branch = self.branch_move(slug, &seen)?;
         let amendment = Amendment {
@@ -450,7 +456,7 @@ impl Work {
 }
 
 /// Whether a claim says what another one said, and only when it was renewed and by whom is new.
-fn is_renewal(old: &Claim, new: &Claim) -> bool {
+pub(crate) fn is_renewal(old: &Claim, new: &Claim) -> bool {
     let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
     renewed == *new
 }

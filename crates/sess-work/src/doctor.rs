@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
+    Brief, Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
     projecting::{Step, message},
     tree::Edit,
 };
@@ -197,7 +197,7 @@ impl Work {
         Ok(told.text().trim().parse().ok())
     }
 
-    /// Brings every directory to where it belongs: after its claim, and back to planned when nobody has it.
+    /// Brings every directory to where it belongs: after its claim, and back to planned or drafting when nobody has it.
     fn repair_directories(&self) -> Result<Seen> {
         self.on_base(|seen| {
             let mut edits = Vec::new();
@@ -205,7 +205,11 @@ impl Work {
             for slug in seen.slugs() {
                 match seen.standing(&slug) {
                     Standing::Orphaned => {
-                        edits.extend(seen.tree.moved(&slug, State::Planned).into_iter().filter(
+                        // What nobody could claim is a draft again.
+                        let brief = self.plan_in(seen, &slug).and_then(|(_, text)| Brief::parse(&text));
+                        let is_ready = brief.is_ok_and(|brief| brief.check_ready(&slug).is_ok());
+                        let to = if is_ready { State::Planned } else { State::Drafting };
+                        edits.extend(seen.tree.moved(&slug, to).into_iter().filter(
                             |edit| !matches!(edit, Edit::Put(path, _) if path.ends_with("/.session-env")),
                         ));
                         slugs.push(slug);

@@ -53,7 +53,7 @@ impl Work {
             return Ok(ready.tip);
         }
         let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
-        let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+        let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), Some(&ready.record));
         let merge = self.repo.commit_tree(&tree, &[&ready.tip, &base], &text)?;
         self.forward_branch(slug, &ready.tip, &merge)?;
         let seen = self.see()?;
@@ -84,12 +84,12 @@ impl Work {
             let commit = self.repo.commit_tree(
                 &tree,
                 &[&base],
-                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+                &message(slug, &what, &self.by(), Some(&ready.record)),
             )?;
             if self.push_landed(slug, &ready, &commit, begun, |_| {})?.is_none() {
                 continue;
             }
-            let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+            let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), Some(&ready.record));
             let merge = self.repo.commit_tree(&tree, &[&ready.tip, &commit], &text)?;
             self.forward_branch(slug, &ready.tip, &merge)?;
             return Ok(commit);
@@ -110,7 +110,7 @@ impl Work {
             let commit = self.repo.commit_tree(
                 &tree,
                 &[&base],
-                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+                &message(slug, &what, &self.by(), Some(&ready.record)),
             )?;
             let landed = Landed {
                 base,

@@ -1,0 +1,158 @@
+//! What a claim promises over its whole life: one owner, a fence that never falls, records that can be read later.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
+
+use crate::lab::{Lab, planned, work};
+
+fn claim_ref(slug: &Slug) -> String {
+    format!("refs/intersession/claims/{slug}")
+}
+
+fn fence(work: &Work, slug: &Slug) -> u64 {
+    work.claim(slug, &ClaimOptions::default()).expect("claimed").record.claim.fence
+}
+
+#[test]
+fn every_claim_that_a_commit_names_can_be_read_later() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Named");
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    own.note(&slug, Note::Log, "begun").expect("logged");
+    own.heartbeat(&slug).expect("renewed");
+    own.note(&slug, Note::Learning, "renewals are records").expect("learned");
+    own.sync(&slug).expect("merged");
+    let notes = lab.git(
+        &lab.hub(),
+        &["log", "--format=%s|%(trailers:key=Claim,valueonly,separator=%x20)", &slug.branch()],
+    );
+    for line in notes.lines().filter(|line| line.contains(" docs: ")) {
+        assert_eq!(line.rsplit('|').next().map(str::len), Some(40), "{line}");
+    }
+    own.complete(&slug, None).expect("completed");
+    let history = own.history(&slug, &own.see().expect("seen")).expect("a history");
+    assert_eq!(history.len(), 2, "renewals are not told one by one: {history:?}");
+
+    lab.git(&lab.hub(), &["reflog", "expire", "--expire=now", "--all"]);
+    lab.git(&lab.hub(), &["gc", "--quiet", "--prune=now"]);
+    let told = lab.git(&lab.hub(), &["log", "--format=%(trailers:key=Claim,valueonly)", "--all"]);
+    let mut named: Vec<&str> = told.lines().filter(|line| !line.is_empty()).collect();
+    named.sort_unstable();
+    named.dedup();
+    assert!(named.len() == 3, "{named:?}");
+    for oid in named {
+        lab.git(&lab.hub(), &["cat-file", "-e", &format!("{oid}:claim.json")]);
+    }
+}
+
+#[test]
+fn a_fence_never_falls_even_when_the_claim_was_lost() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Fenced");
+    assert_eq!(fence(&ann, &slug), 1);
+    bob.takeover(&slug, true, Some("needed"), &ClaimOptions::default()).expect("taken");
+    // Somebody puts something else into its place.
+    let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    lab.git(&lab.hub(), &["update-ref", &claim_ref(&slug), &main]);
+    ann.doctor(true).expect("repaired");
+    let carol = work(&lab.clone_named("carol"));
+    assert_eq!(fence(&carol, &slug), 3);
+    // Somebody removes it.
+    lab.git(&lab.hub(), &["update-ref", "-d", &claim_ref(&slug)]);
+    ann.doctor(true).expect("repaired");
+    assert_eq!(fence(&work(&lab.clone_named("dave")), &slug), 4);
+    // One that begins like it is another one.
+    let other: Slug = format!("{slug}-2").parse().expect("a slug");
+    let text = ann.show(&slug, &ann.see().expect("seen")).expect("shown").plan;
+    ann.draft(Some(&other), &sess_work::Draft::default(), Some(&text)).expect("drafted");
+    ann.ready(&other).expect("ready");
+    assert_eq!(fence(&ann, &other), 1);
+}
+
+/// Has the remote refuse what the pattern of a shell matches.
+fn refuses(lab: &Lab, pattern: &str) {
+    let hook = lab.hub().join("hooks/pre-receive");
+    let text = format!(
+        "#!/bin/sh\nwhile read old new ref; do case $ref in {pattern}) echo no >&2; exit 1;; esac; done\n"
+    );
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+fn allows_all(lab: &Lab) {
+    fs::remove_file(lab.hub().join("hooks/pre-receive")).expect("removed");
+}
+
+#[test]
+fn what_was_abandoned_is_abandoned_although_the_base_never_showed_it() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Unseen");
+    refuses(&lab, "refs/heads/main");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    ann.abandon(&slug, "no use").expect("abandoned");
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.tree.state(&slug), Some(State::Planned));
+    assert_eq!(seen.standing(&slug).state(), Some(State::Abandoned));
+    let refused = bob.claim(&slug, &ClaimOptions::default()).expect_err("it was abandoned");
+    assert_eq!(refused.kind, Kind::WrongState, "{refused}");
+    allows_all(&lab);
+    planned(&bob, "Something else");
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.tree.state(&slug), Some(State::Abandoned));
+    assert_eq!(bob.retry(&slug).expect("planned anew"), 2);
+    let claim = bob.claim(&slug, &ClaimOptions::default()).expect("claimed").record.claim;
+    assert_eq!((claim.attempt, claim.fence), (2, 2));
+}
+
+#[test]
+fn a_stranger_is_told_who_has_it_and_only_its_owner_that_it_is_lost() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Whose");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let told = bob.check_own(&slug).expect_err("it is Ann's");
+    assert_eq!(told.kind, Kind::Claimed);
+    assert!(told.to_string().starts_with(&format!("{slug} is claimed by User ann on host")), "{told}");
+    bob.takeover(&slug, true, Some("needed"), &ClaimOptions::default()).expect("taken");
+    let told = ann.check_own(&slug).expect_err("it is Bob's");
+    assert_eq!(told.kind, Kind::Claimed);
+    assert!(
+        told.to_string().contains("not yours any more: ") && told.to_string().contains("User bob"),
+        "{told}"
+    );
+    bob.check_own(&slug).expect("it is Bob's");
+}
+
+#[test]
+fn why_it_was_given_back_is_in_its_worklog() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Given back");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    ann.release(&slug, Some("out of time")).expect("released");
+    let log = lab.git(&lab.hub(), &["show", &format!("main:{}/worklog.md", State::Planned.dir_of(&slug))]);
+    assert!(log.ends_with(" released by User ann: out of time"), "{log}");
+    bob.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    bob.abandon(&slug, "no use").expect("abandoned");
+    let log = lab.git(&lab.hub(), &["show", &format!("main:{}/worklog.md", State::Abandoned.dir_of(&slug))]);
+    assert!(log.contains("out of time\n") && log.ends_with(" abandoned by User bob: no use"), "{log}");
+}
+
+#[test]
+fn an_orphan_that_nobody_could_claim_is_a_draft_again() {
+    let lab = Lab::new();
+    let (ann, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
+    let slug: Slug = "2025-10-14-bare".parse().expect("a slug");
+    let dir = hand.join(State::Active.dir_of(&slug));
+    fs::create_dir_all(&dir).expect("made");
+    fs::write(dir.join("SESSION.md"), "# Bare\n\n## Context\n\nc\n").expect("written");
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "by hand"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    ann.doctor(true).expect("repaired");
+    assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(State::Drafting));
+}
