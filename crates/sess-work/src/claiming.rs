@@ -353,7 +353,14 @@ impl Work {
 
     fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid) -> Result<Moved> {
         let name = self.repo.claim_ref(slug);
-        self.repo.advance(&[Move { name, from: from.cloned(), to: Some(to.clone()) }])
+        let step = Move { name, from: from.cloned(), to: Some(to.clone()) };
+        let moved = self.repo.advance(std::slice::from_ref(&step))?;
+        // When claims are elsewhere by now, it was carried over there, unless somebody else was faster.
+        let is_elsewhere = matches!(&moved, Moved::Overtaken { name, .. } if *name != step.name);
+        if is_elsewhere && self.see()?.record(slug).is_some_and(|record| record.oid == *to) {
+            return Ok(Moved::Done);
+        }
+        Ok(moved)
     }
 
     fn claim_rejected(&self, words: &str) -> Error {

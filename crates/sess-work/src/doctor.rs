@@ -76,7 +76,7 @@ impl Work {
             ));
         }
         for (name, reason) in &seen.view.damaged {
-            let name = format!("{}/{name}", self.repo.claims);
+            let name = format!("{}/{name}", self.repo.claims());
             findings.push(format!("the claim {name} is damaged: {reason}: run `sess work doctor --repair`"));
         }
         if self.lock_edit(seen, None)?.is_some() {
@@ -173,7 +173,7 @@ impl Work {
     /// Takes refs away that lead to no claim, and keeps what they led to.
     fn remove_damaged(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
         for (short, reason) in &seen.view.damaged {
-            let name = format!("{}/{short}", self.repo.claims);
+            let name = format!("{}/{short}", self.repo.claims());
             let Some(oid) = self.damaged_oid(short)? else { continue };
             let kept = format!("refs/intersession/rescue/damaged/{short}");
             self.repo.git.text(["update-ref", "--end-of-options", &kept, oid.as_str()])?;

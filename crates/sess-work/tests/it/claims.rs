@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, InitOptions, Kind, Note, Slug, State, Work};
 
 use crate::lab::{Lab, planned, work};
 
@@ -155,4 +155,79 @@ fn an_orphan_that_nobody_could_claim_is_a_draft_again() {
     lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
     ann.doctor(true).expect("repaired");
     assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(State::Drafting));
+}
+
+const NONE: InitOptions = InitOptions { hooks: false, scripts: false };
+
+fn refs(lab: &Lab, place: &str) -> String {
+    lab.git(&lab.hub(), &["for-each-ref", "--format=%(refname)", place])
+}
+
+#[test]
+fn claims_are_in_one_place_although_only_some_may_write_to_the_other() {
+    let lab = Lab::new();
+    let (ann_dir, bob_dir) = (lab.clone_named("ann"), lab.clone_named("bob"));
+    let (ann, bob) = (work(&ann_dir), work(&bob_dir));
+    ann.init(&NONE).expect("set up");
+    let (slug, ended) = (planned(&ann, "One place"), planned(&ann, "Ended"));
+    ann.claim(&ended, &ClaimOptions::default()).expect("claimed");
+    ann.complete(&ended, None).expect("completed");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    // Bob may write nothing but branches: claims are branches from now on, those of before with them.
+    refuses(&lab, "refs/intersession/*");
+    let report = bob.init(&NONE).expect("set up");
+    assert!(report.notices.iter().any(|notice| notice.contains("intersession-claims")), "{report:?}");
+    let taken = work(&bob_dir).claim(&slug, &ClaimOptions::default()).expect_err("it is Ann's");
+    assert_eq!(taken.kind, Kind::Claimed, "{taken}");
+    allows_all(&lab);
+    assert_eq!(work(&ann_dir).heartbeat(&slug).expect("it is Ann's").claim.fence, 1);
+    assert_eq!(refs(&lab, "refs/intersession/claims"), "", "whoever may removes what was carried over");
+    assert_eq!(
+        refs(&lab, "refs/heads/intersession-claims"),
+        format!("refs/heads/intersession-claims/{slug}")
+    );
+    let history = bob.history(&ended, &bob.see().expect("seen")).expect("a history");
+    assert!(!history.is_empty(), "what ended before is still known");
+    // Somebody who never heard of it finds the same place.
+    let carol = work(&lab.clone_named("carol"));
+    assert_eq!(carol.claim(&slug, &ClaimOptions::default()).expect_err("it is Ann's").kind, Kind::Claimed);
+    carol.takeover(&slug, true, Some("needed"), &ClaimOptions::default()).expect("taken");
+    let lost = work(&ann_dir).complete(&slug, None).expect_err("it is Carol's");
+    assert!(lost.kind == Kind::Claimed && lost.to_string().contains("User carol"), "{lost}");
+    carol.complete(&slug, None).expect("completed");
+    assert_eq!(bob.see().expect("seen").standing(&slug).state(), Some(State::Completed));
+    assert_eq!(refs(&lab, "refs/intersession/claims"), "");
+}
+
+#[test]
+fn a_claim_that_goes_to_the_wrong_place_at_the_last_moment_has_no_second_owner() {
+    for is_taken in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+        let slug = planned(&ann, "At once");
+        let (record, _) = bob.take(&slug, &ClaimOptions::default()).expect("taken");
+        lab.git(&lab.hub(), &["update-ref", "-d", &claim_ref(&slug)]);
+        // As if Bob had just found out that he may write branches only, while Ann's claim was on its way.
+        let bobs = if is_taken {
+            format!("git update-ref refs/heads/intersession-claims/{slug} {}", record.oid)
+        } else {
+            String::new()
+        };
+        let hook = lab.hub().join("hooks/post-receive");
+        let text = format!(
+            "#!/bin/sh\n[ -e done ] && exit\ntouch done\ngit update-ref refs/heads/intersession-here main\n{bobs}\n"
+        );
+        fs::write(&hook, text).expect("written");
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+        let claimed = ann.claim(&slug, &ClaimOptions::default());
+        let owner = bob.see().expect("seen").record(&slug).expect("a claim").claim.user.name.clone();
+        if is_taken {
+            assert_eq!(claimed.expect_err("it is Bob's").kind, Kind::Claimed);
+            assert_eq!(owner, "User bob");
+        } else {
+            claimed.expect("it is Ann's");
+            assert_eq!(owner, "User ann");
+        }
+        assert_eq!(refs(&lab, "refs/intersession/claims"), "");
+    }
 }
