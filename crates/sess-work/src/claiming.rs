@@ -53,8 +53,10 @@ impl Work {
             let claim = self.new_claim(slug, &seen, options)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
-            match self.moved_claim(slug, before, &oid)? {
-                Moved::Done => return Ok((Record { oid, claim }, false)),
+            let record = Record { oid, claim };
+            self.check_projection(&seen, &record)?;
+            match self.moved_claim(slug, before, &record.oid)? {
+                Moved::Done => return Ok((record, false)),
                 // Whoever was faster may have given it back already: the next look tells.
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
@@ -203,9 +205,12 @@ impl Work {
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
-        let oid = self.repo.write_claim(&claim, &[&record.oid])?;
-        match self.moved_claim(slug, Some(&record.oid), &oid)? {
-            Moved::Done => self.handed_over(self.settled(slug, Record { oid, claim }, options, false)?),
+        let before = &record.oid;
+        let oid = self.repo.write_claim(&claim, &[before])?;
+        let record = Record { oid, claim };
+        self.check_projection(&seen, &record)?;
+        match self.moved_claim(slug, Some(before), &record.oid)? {
+            Moved::Done => self.handed_over(self.settled(slug, record, options, false)?),
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
                 let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
@@ -390,6 +395,9 @@ impl Work {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
                 .next(format!("git -C {} status", self.workspace_path(slug).display())));
         }
+        let mut ended = record.clone();
+        ended.claim.phase = phase;
+        self.check_projection(&seen, &ended)?;
         let what = if phase == Phase::Abandoned { "abandoned" } else { "released" };
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
         if let Some(reason) = &reason

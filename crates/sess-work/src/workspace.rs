@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Claim, Error, Move, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
+    state::SESSIONS_DIR,
     tree::{Edit, File, PLAIN},
 };
 
@@ -19,6 +20,7 @@ const DIR: &str = ".sessions";
 const INCLUDE_FILE: &str = ".worktreeinclude";
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
+const OPEN_MODE: u32 = 0o644;
 
 /// What kind of checkout somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +144,7 @@ impl Work {
     ) -> Result<Option<PathBuf>> {
         let path = self.workspace_path(slug);
         if self.workspace(slug).is_some() {
-            self.freeze(slug, &path);
+            mark_plans(&path);
             return Ok(Some(path));
         }
         if *kind == Workspace::None {
@@ -177,7 +179,7 @@ impl Work {
         if let Err(error) = self.include(&path) {
             notices.push(format!("not everything that {INCLUDE_FILE} names was copied: {error}"));
         }
-        self.freeze(slug, &path);
+        mark_plans(&path);
         Ok(Some(path))
     }
 
@@ -309,17 +311,6 @@ impl Work {
         Ok(())
     }
 
-    /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
-    fn freeze(&self, slug: &Slug, workspace: &Path) {
-        let name = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
-        let plan = workspace.join(&name);
-        let is_plain =
-            is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
-        if is_plain && let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(FROZEN_MODE)) {
-            tracing::debug!(%error, "the plan stays writable");
-        }
-    }
-
     /// Says what is not committed in a session's workspace, if there is something.
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
@@ -395,7 +386,7 @@ impl Work {
             is_any = true;
         }
         if is_any {
-            self.freeze(slug, workspace);
+            mark_plans(workspace);
         }
         Ok(is_any)
     }
@@ -484,7 +475,7 @@ impl Work {
                 }
                 put(&path.join(name), text)?;
             }
-            self.freeze(slug, path);
+            mark_plans(path);
         }
         Ok(commit)
     }
@@ -639,6 +630,34 @@ impl Work {
 /// Where the commits of a branch that goes away can be found again.
 pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
     format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
+
+/// Marks the plans of a checkout as what nobody changes, or as what can be changed. A claim keeps its plan's hash; this
+/// is a hint.
+pub(crate) fn mark_plans(checkout: &Path) {
+    for state in State::ALL {
+        let dir = format!("{SESSIONS_DIR}/{state}");
+        let Ok(entries) = fs::read_dir(checkout.join(&dir)) else { continue };
+        let mode = match state {
+            State::Active | State::Completed => FROZEN_MODE,
+            State::Drafting | State::Planned => OPEN_MODE,
+            State::Abandoned => continue,
+        };
+        for entry in entries.flatten() {
+            let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{PLAN_FILE}"))
+            else {
+                continue;
+            };
+            let plan = checkout.join(&name);
+            let Ok(found) = fs::symlink_metadata(&plan) else { continue };
+            if !found.is_file() || found.permissions().mode() & 0o777 == mode || !is_inside(checkout, &name) {
+                continue;
+            }
+            if let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(mode)) {
+                tracing::debug!(%error, "the plan stays as it is");
+            }
+        }
+    }
 }
 
 /// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.

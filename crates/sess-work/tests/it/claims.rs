@@ -231,3 +231,71 @@ fn a_claim_that_goes_to_the_wrong_place_at_the_last_moment_has_no_second_owner()
         assert_eq!(refs(&lab, "refs/intersession/claims"), "");
     }
 }
+
+fn alone(lab: &Lab) -> std::path::PathBuf {
+    let dir = lab.clone_named("alone");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    dir
+}
+
+fn mode(file: &std::path::Path) -> u32 {
+    fs::metadata(file).expect("there").permissions().mode() & 0o777
+}
+
+#[test]
+fn without_a_remote_a_checkout_that_cannot_follow_refuses_the_verb() {
+    let lab = Lab::new();
+    let dir = alone(&lab);
+    let own = work(&dir);
+    own.init(&NONE).expect("set up");
+    let (slug, other) = (planned(&own, "Local"), planned(&own, "Other"));
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let lock = dir.join("_AGENTS/sessions/sessions.lock");
+    let text = fs::read_to_string(&lock).expect("read");
+    fs::write(&lock, format!("{text}mine\n")).expect("written");
+    let options = ClaimOptions::default();
+    for refused in [
+        own.claim(&other, &options).map(drop),
+        own.release(&slug, Some("no")).map(drop),
+        own.abandon(&slug, "no").map(drop),
+        own.complete(&slug, None).map(drop),
+    ] {
+        let refused = refused.expect_err("the lock file is being changed");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(
+            refused.to_string().contains("sessions.lock") && refused.to_string().contains("; run `git -C ")
+        );
+    }
+    // Nothing happened at all.
+    let seen = own.see().expect("seen");
+    assert_eq!((seen.standing(&slug).state(), seen.record(&other)), (Some(State::Active), None));
+    assert_eq!(fs::read_to_string(&lock).expect("read"), format!("{text}mine\n"));
+    fs::write(&lock, text).expect("written");
+    // What is changed elsewhere is in nobody's way.
+    fs::write(dir.join("readme.md"), "being changed\n").expect("written");
+    own.claim(&other, &options).expect("claimed");
+    own.release(&slug, Some("no")).expect("released");
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]).trim(), "M readme.md");
+}
+
+#[test]
+fn plans_that_are_worked_by_or_done_with_are_marked_read_only() {
+    let lab = Lab::new();
+    let dir = alone(&lab);
+    let own = work(&dir);
+    let slug = planned(&own, "Frozen");
+    let plan = |state: State| dir.join(state.dir_of(&slug)).join("SESSION.md");
+    assert_eq!(mode(&plan(State::Planned)), 0o644);
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    assert_eq!(mode(&plan(State::Active)), 0o444);
+    own.release(&slug, None).expect("released");
+    assert_eq!(mode(&plan(State::Planned)), 0o644);
+    let workspace = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    assert_eq!(mode(&workspace.join(State::Active.dir_of(&slug)).join("SESSION.md")), 0o444);
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(mode(&plan(State::Completed)), 0o444);
+    let next = planned(&own, "Next");
+    let workspace = own.claim(&next, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    assert_eq!(mode(&workspace.join(State::Completed.dir_of(&slug)).join("SESSION.md")), 0o444);
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
+}
