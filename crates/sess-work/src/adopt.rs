@@ -71,7 +71,7 @@ impl Work {
         match self.adopted(&begun, &mut now, &draft, seen) {
             Ok((slug, record)) => {
                 self.bring_plan(&slug, &record)?;
-                self.settled(&slug, record, &ClaimOptions::default(), false)
+                self.settled(self.see()?, record, &ClaimOptions::default(), false)
             }
             Err(error) => {
                 if let (Some(before), Some(now)) = (&begun.branch, &now)

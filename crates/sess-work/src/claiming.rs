@@ -36,19 +36,26 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
-        let (record, is_resumed) = self.take(slug, options)?;
-        self.settled(slug, record, options, is_resumed)
+        let (seen, record, is_resumed) = self.taken(slug, options)?;
+        self.settled(seen, record, options, is_resumed)
     }
 
     /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
     ///
     /// What people see in the repository and the workspace follow with [`Work::claim`].
     pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
+        self.taken(slug, options).map(|(_, record, is_resumed)| (record, is_resumed))
+    }
+
+    /// As [`Self::take`], with everything as it is then, to go on from.
+    fn taken(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Seen, Record, bool)> {
         for _ in 0..TRIES_MAX {
-            let seen = self.see()?;
+            let mut seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                return Ok((self.renewed(record, |_| {})?, true));
+                let record = self.renewed(record, |_| {})?;
+                seen.view.claims.insert(slug.clone(), record.clone());
+                return Ok((seen, record, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
             let before = seen.record(slug).map(|record| &record.oid);
@@ -56,7 +63,10 @@ impl Work {
             let record = Record { oid, claim };
             self.check_projection(&seen, &record)?;
             match self.moved_claim(slug, before, &record.oid)? {
-                Moved::Done => return Ok((record, false)),
+                Moved::Done => {
+                    seen.view.claims.insert(slug.clone(), record.clone());
+                    return Ok((seen, record, false));
+                }
                 // Whoever was faster may have given it back already: the next look tells.
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
@@ -75,13 +85,13 @@ impl Work {
             });
             let mut is_contended = false;
             for row in ready {
-                match self.take(&row.slug, options) {
+                match self.taken(&row.slug, options) {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
                     taken => {
-                        let (record, is_resumed) = taken?;
-                        return self.settled(&row.slug, record, options, is_resumed);
+                        let (seen, record, is_resumed) = taken?;
+                        return self.settled(seen, record, options, is_resumed);
                     }
                 }
             }
@@ -147,13 +157,16 @@ impl Work {
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
     pub(crate) fn settled(
         &self,
-        slug: &Slug,
+        seen: Seen,
         record: Record,
         options: &ClaimOptions,
         is_resumed: bool,
     ) -> Result<Claimed> {
+        let slug = &record.claim.slug;
         let mut notices = Vec::new();
-        let start = match self.roll_forward() {
+        // As it was seen before the claim: whoever had the session could not share anything more since.
+        let shared = seen.view.branches.get(slug).cloned();
+        let start = match self.on_base_from(seen, |_| Ok(None)) {
             Ok(seen) => seen.view.base,
             // The claim stands; whoever comes next makes up for it.
             Err(error) => {
@@ -163,7 +176,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, &record.claim)?;
+        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if !is_resumed {
             self.bring_plan(slug, &record)?;
@@ -186,7 +199,7 @@ impl Work {
             return Err(Error::usage("--force needs a reason, for whoever loses the session")
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
-        let seen = self.see()?;
+        let mut seen = self.see()?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
@@ -205,12 +218,15 @@ impl Work {
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
-        let before = &record.oid;
-        let oid = self.repo.write_claim(&claim, &[before])?;
+        let before = record.oid.clone();
+        let oid = self.repo.write_claim(&claim, &[&before])?;
         let record = Record { oid, claim };
         self.check_projection(&seen, &record)?;
-        match self.moved_claim(slug, Some(before), &record.oid)? {
-            Moved::Done => self.handed_over(self.settled(slug, record, options, false)?),
+        match self.moved_claim(slug, Some(&before), &record.oid)? {
+            Moved::Done => {
+                seen.view.claims.insert(slug.clone(), record.clone());
+                self.handed_over(self.settled(seen, record, options, false)?)
+            }
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
                 let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));

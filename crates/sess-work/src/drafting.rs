@@ -121,7 +121,7 @@ impl Work {
         // The old branch is not what the new attempt begins with: it goes before anybody can claim.
         self.set_branch_aside(slug, &seen)?;
         let mut attempt = 0;
-        self.on_base_with(|seen| {
+        self.on_base_from(self.see()?, |seen| {
             self.check(Verb::Retry, slug, seen)?;
             let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
             let before = seen.record(slug).map_or(1, |record| record.claim.attempt);

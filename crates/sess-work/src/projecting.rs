@@ -55,16 +55,17 @@ impl Work {
     ///
     /// `step` looks anew each time, and refuses when it is too late for what it wants.
     pub(crate) fn on_base(&self, mut step: impl FnMut(&Seen) -> Result<Option<Step>>) -> Result<Seen> {
-        self.on_base_with(|seen| Ok(step(seen)?.map(|step| (step, None))))
+        self.on_base_from(self.see()?, |seen| Ok(step(seen)?.map(|step| (step, None))))
     }
 
-    /// As [`Self::on_base`], with a ref that moves together with the base or not at all.
-    pub(crate) fn on_base_with(
+    /// As [`Self::on_base`], from what was seen a moment ago, and with a ref that moves together with the base or not
+    /// at all.
+    pub(crate) fn on_base_from(
         &self,
+        mut seen: Seen,
         mut step: impl FnMut(&Seen) -> Result<Option<(Step, Option<Move>)>>,
     ) -> Result<Seen> {
         let begun = Instant::now();
-        let mut seen = self.see()?;
         loop {
             // What others left half done is done on the way.
             self.end_merged(&mut seen)?;

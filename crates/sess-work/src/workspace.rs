@@ -91,11 +91,16 @@ impl Work {
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
     /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
+    pub(crate) fn ensure_branch(
+        &self,
+        slug: &Slug,
+        start: &Oid,
+        shared: Option<&Oid>,
+        claim: &Claim,
+    ) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
-        let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
-        let target = match (&own, &shared) {
+        let target = match (&own, shared) {
             (None, None) => start,
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
