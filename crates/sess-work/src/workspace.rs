@@ -560,6 +560,13 @@ impl Work {
         Ok(())
     }
 
+    /// Returns the files of a workspace that git neither tracks nor ignores, and that were not copied into it.
+    pub(crate) fn untracked(&self, workspace: &Path) -> Result<Vec<String>> {
+        let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// Says what a workspace has that is nowhere else, if there is something.
     pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
         let git = self.repo.git.at(path);

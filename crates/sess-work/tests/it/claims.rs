@@ -2,9 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use sess_work::{ClaimOptions, InitOptions, Kind, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, InitOptions, Kind, Note, Settings, Slug, State, Work};
 
-use crate::lab::{Lab, planned, work};
+use crate::lab::{Lab, planned, work, work_with};
 
 fn claim_ref(slug: &Slug) -> String {
     format!("refs/intersession/claims/{slug}")
@@ -298,4 +298,62 @@ fn plans_that_are_worked_by_or_done_with_are_marked_read_only() {
     let workspace = own.claim(&next, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
     assert_eq!(mode(&workspace.join(State::Completed.dir_of(&slug)).join("SESSION.md")), 0o444);
     assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
+}
+
+fn commit(lab: &Lab, dir: &std::path::Path, file: &str) {
+    fs::write(dir.join(file), "x\n").expect("written");
+    lab.git(dir, &["add", file]);
+    lab.git(dir, &["commit", "--quiet", "-m", &format!("add {file}")]);
+}
+
+#[test]
+fn what_the_base_took_back_does_not_come_again_with_a_session_that_merged_it() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Synced");
+    let workspace = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    commit(&lab, &workspace, "before.txt");
+    let other = lab.clone_named("other");
+    commit(&lab, &other, "wrong.txt");
+    lab.git(&other, &["push", "--quiet", "origin", "HEAD:main"]);
+    own.sync(&slug).expect("merged");
+    assert!(workspace.join("wrong.txt").is_file());
+    commit(&lab, &workspace, "after.txt");
+    lab.git(&other, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    commit(&lab, &other, "right.txt");
+    lab.git(&other, &["push", "--quiet", "--force", "origin", "HEAD:main"]);
+    for refused in [own.sync(&slug).map(drop), own.land(&slug).map(drop), own.complete(&slug, None).map(drop)]
+    {
+        let refused = refused.expect_err("the base was rewritten");
+        assert_eq!(refused.kind, Kind::Conflict, "{refused}");
+        assert!(refused.to_string().contains(" rebase --onto "), "{refused}");
+    }
+    let told = own.complete(&slug, None).expect_err("the base was rewritten").to_string();
+    let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
+    let ended = std::process::Command::new("sh").args(["-c", &command]).output().expect("run");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+    own.complete(&slug, None).expect("completed");
+    let files = lab.git(&lab.hub(), &["ls-tree", "--name-only", "main"]);
+    assert_eq!(files, "_AGENTS\nafter.txt\nbefore.txt\nreadme.md\nright.txt");
+}
+
+#[test]
+fn gates_judge_what_lands() {
+    let lab = Lab::new();
+    let gates = [("there".to_owned(), "test -f work.txt".to_owned())].into();
+    let own = work_with(&lab.clone_named("ann"), Settings { gates, ..Settings::default() });
+    let plan = "---\ngates: [there]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let slug: Slug = "2025-10-14-gated".parse().expect("a slug");
+    own.draft(Some(&slug), &sess_work::Draft::default(), Some(plan)).expect("drafted");
+    own.ready(&slug).expect("ready");
+    let workspace = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    fs::write(workspace.join("work.txt"), "x\n").expect("written");
+    for refused in [own.complete(&slug, None).map(drop), own.land(&slug).map(drop)] {
+        let refused = refused.expect_err("it is not committed");
+        assert_eq!(refused.kind, Kind::Policy, "{refused}");
+        assert!(refused.to_string().contains("work.txt"), "{refused}");
+    }
+    assert!(workspace.join("work.txt").is_file());
+    commit(&lab, &workspace, "work.txt");
+    own.complete(&slug, None).expect("completed");
 }
