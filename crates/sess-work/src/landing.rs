@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State,
-    Work, WorkKind, drafting,
+    Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
+    State, Work, WorkKind, drafting,
     git::words_of,
     projecting::{message, one_line, pause},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
@@ -124,7 +124,7 @@ impl Work {
                 let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
             }
-            let finish = |claim: &mut crate::Claim| {
+            let finish = |claim: &mut Claim| {
                 claim.phase = Phase::Completed;
                 claim.landed = Some(landed);
             };
@@ -208,19 +208,21 @@ impl Work {
 
     /// Returns the base that was merged last into a session's branch by `sync` or `land`.
     fn last_merged(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
-        let slug = &record.claim.slug;
-        let told = self.repo.git.text([
+        let Claim { slug, base_commit, .. } = &record.claim;
+        // A clone that came later may not have what the base lost.
+        let since = self.repo.commit(base_commit.as_str())?.map(|base| format!("^{base}"));
+        let begins = format!("--grep=[{slug}] Merge {}", self.repo.base);
+        let asked = [
             "log",
             "--first-parent",
             "--merges",
             "--max-count=1",
             "--format=%P",
             "--fixed-strings",
-            &format!("--grep=[{slug}] Merge {}", self.repo.base),
+            &begins,
             tip.as_str(),
-            "--not",
-            record.claim.base_commit.as_str(),
-        ])?;
+        ];
+        let told = self.repo.git.text(asked.into_iter().chain(since.as_deref()))?;
         Ok(told.split_whitespace().nth(1).and_then(|oid| oid.parse().ok()))
     }
 
@@ -369,7 +371,7 @@ impl Work {
         ready: &Ready,
         commit: &Oid,
         begun: Instant,
-        change: impl FnOnce(&mut crate::Claim),
+        change: impl FnOnce(&mut Claim),
     ) -> Result<Option<Record>> {
         let Ready { seen, record, tip, .. } = ready;
         let mut claim = record.claim.clone();

@@ -144,8 +144,10 @@ impl Repo {
         if words.contains("couldn't find remote ref") {
             let heads = self.git.talk(["ls-remote", "--heads", "--quiet", "--end-of-options", remote]);
             if heads.is_ok_and(|heads| heads.is_ok() && heads.stdout.is_empty()) {
+                let is_empty = matches!(self.commit("HEAD"), Ok(None));
+                let first = if is_empty { "git commit --allow-empty -m \"first commit\" && " } else { "" };
                 return Error::wrong_state(format!("{remote} has no commit yet"))
-                    .next(format!("git push {remote} HEAD:refs/heads/{base}"));
+                    .next(format!("{first}git push {remote} HEAD:refs/heads/{base}"));
             }
             return Error::new(
                 Kind::Conflict,

@@ -43,8 +43,36 @@ impl Work {
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 
+    /// Returns where a session's workspace is made. Repositories that share a place for them do not get into each
+    /// other's.
     fn usual_path(&self, slug: &Slug) -> PathBuf {
-        self.workspace_root().join(slug.as_str())
+        let path = self.workspace_root().join(slug.as_str());
+        if self.settings.workspaces.is_none() {
+            return path;
+        }
+        let apart = path.with_file_name(format!("{slug}{}", self.workspace_suffix()));
+        let is_foreign = path.join(".git").exists() && !self.is_ours(&path);
+        if is_foreign || apart.join(".git").exists() { apart } else { path }
+    }
+
+    /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
+    pub(crate) fn workspace_suffix(&self) -> String {
+        format!(".{}", self.owner.clone.get(..8).unwrap_or_default())
+    }
+
+    /// Whether a checkout is a worktree of this clone, or a clone of the same owner.
+    fn is_ours(&self, checkout: &Path) -> bool {
+        let dir = checkout.join(".git");
+        if dir.is_dir() {
+            let id = fs::read_to_string(dir.join("intersession/clone-id"));
+            return id.is_ok_and(|id| id.trim() == self.owner.clone);
+        }
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let text = fs::read_to_string(&dir).unwrap_or_default();
+        let place = text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place));
+        // A worktree's own directory is two levels below what all share.
+        let common = place.as_ref().and_then(|place| place.parent()?.parent()).and_then(real);
+        common.is_some() && common == real(&self.repo.common)
     }
 
     pub(crate) fn workspace_root(&self) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use sess_work::{ClaimOptions, InitOptions, Kind, Note, Settings, Slug, State, Work};
+use sess_work::{ClaimOptions, InitOptions, Kind, Note, Settings, Slug, State, Work, Workspace};
 
 use crate::lab::{Lab, planned, work, work_with};
 
@@ -356,4 +356,51 @@ fn gates_judge_what_lands() {
     assert!(workspace.join("work.txt").is_file());
     commit(&lab, &workspace, "work.txt");
     own.complete(&slug, None).expect("completed");
+}
+
+#[test]
+fn repositories_that_share_a_place_for_workspaces_keep_apart() {
+    for kind in [Workspace::Worktree, Workspace::Clone] {
+        let (one, two) = (Lab::new(), Lab::new());
+        let place = one.path().join("all of them");
+        let settings = Settings { workspaces: Some(place.clone()), ..Settings::default() };
+        let options = ClaimOptions { workspace: kind, ..ClaimOptions::default() };
+        let caller = |lab: &Lab| work_with(&lab.clone_named("ann"), settings.clone());
+        let (first, second) = (caller(&one), caller(&two));
+        let slug = planned(&first, "Same name");
+        assert_eq!(planned(&second, "Same name"), slug);
+        let claimed = |work: &Work| work.claim(&slug, &options).expect("claimed").workspace.expect("one");
+        let (mine, theirs) = (claimed(&first), claimed(&second));
+        assert_eq!(mine, place.join(slug.as_str()));
+        assert!(theirs != mine && theirs.starts_with(&place), "{}", theirs.display());
+        assert_eq!(claimed(&second), theirs, "it is found again");
+        commit(&one, &mine, "one.txt");
+        commit(&two, &theirs, "two.txt");
+        first.complete(&slug, None).expect("completed");
+        assert!(!mine.exists() && theirs.exists());
+        assert_eq!(second.workspace(&slug), Some(theirs.clone()));
+        second.complete(&slug, None).expect("completed");
+        assert_eq!(two.files("main", "two.txt"), ["two.txt"]);
+        assert!(!theirs.exists());
+    }
+}
+
+#[test]
+fn drift_tells_of_what_is_not_committed_yet() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let plan =
+        "---\ntouches: [\"src/**\"]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let slug: Slug = "2025-10-14-drifting".parse().expect("a slug");
+    ann.draft(Some(&slug), &sess_work::Draft::default(), Some(plan)).expect("drafted");
+    ann.ready(&slug).expect("ready");
+    let workspace = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    fs::create_dir(workspace.join("src")).expect("made");
+    for file in ["src/new.rs", "readme.md", "other.txt"] {
+        fs::write(workspace.join(file), "changed\n").expect("written");
+    }
+    let files = ann.drift(&slug).expect("a drift").files;
+    assert_eq!(files.changed, ["other.txt", "readme.md", "src/new.rs"]);
+    assert_eq!(files.outside, ["other.txt", "readme.md"]);
+    assert_eq!(bob.drift(&slug).expect("a drift").files.changed, Vec::<String>::new());
 }
