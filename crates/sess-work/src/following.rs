@@ -10,7 +10,8 @@ use std::{
 };
 
 use crate::{
-    Error, Moved, Oid, Record, Result, Seen, Work, git::words_of, projecting::Step, workspace::mark_plans,
+    Error, Git, Moved, Oid, Record, Result, Seen, Work, git::words_of, projecting::Step,
+    workspace::mark_plans,
 };
 
 const FILE: &str = "checkout.pending";
@@ -76,6 +77,7 @@ impl Work {
     /// Fails when a checkout has changes of its own in what it would have to change.
     fn check_follows(&self, checkout: &Path, from: &Oid, to: &Oid) -> Result<()> {
         let git = self.repo.git.at(checkout);
+        refresh(&git)?;
         let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
         if probe.is_ok() {
             return Ok(());
@@ -104,6 +106,7 @@ impl Work {
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
         if let Some(pending) = Pending::parse(&text).filter(|pending| self.is_due(pending)) {
             let git = self.repo.git.at(&pending.checkout);
+            refresh(&git)?;
             let followed = git.run(["read-tree", "-m", "-u", pending.from.as_str(), pending.to.as_str()])?;
             if !followed.is_ok() {
                 return Err(Error::would_lose(format!(
@@ -137,6 +140,12 @@ impl Work {
         write_whole(&self.repo.own_dir()?, &format!("{from}\n{to}\n{}", checkout.display()))
             .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")).next("sess work doctor"))
     }
+}
+
+/// Has git look at the files again: one that was only touched, or whose mode is another, is not changed by that.
+fn refresh(git: &Git) -> Result<()> {
+    // It says by its end that some are changed, which is for others to judge.
+    git.run(["update-index", "-q", "--refresh"]).map(drop)
 }
 
 fn write_whole(dir: &Path, text: &str) -> std::io::Result<()> {

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause, workspace::rescue_ref,
+    Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
+    git::{is_disk_full, words_of},
+    projecting::pause,
+    workspace::rescue_ref,
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
@@ -155,6 +158,10 @@ impl Repo {
             )
             .next("git config intersession.base <branch>");
         }
+        if is_disk_full(&words) || words.contains("couldn't write") {
+            return Error::failed(format!("the disk is full, or nothing can be written to it: {words}"))
+                .next("sess work doctor");
+        }
         let is_refused = ["Permission denied", "Authentication failed", "403", "could not read Username"];
         if is_refused.iter().any(|sign| words.contains(sign)) {
             return Error::new(Kind::Rejected, format!("{remote} does not let you in: {words}"))
@@ -301,12 +308,16 @@ impl Repo {
 
     /// Keeps what was just done as what was seen last: hooks go by it, and they ask nobody.
     fn remember(&self, moves: &[Move]) -> Result<()> {
-        let claims = format!("{}/", self.claims());
+        let base = self.base_ref();
+        let places = [(self.claims(), SEEN_CLAIMS), (BRANCHES, SEEN_BRANCHES), (base.as_str(), SEEN_BASE)];
         let lines = moves.iter().filter_map(|step| {
-            let name = step.name.strip_prefix(&claims)?;
+            let seen = places.iter().find_map(|(place, seen)| {
+                let rest = step.name.strip_prefix(place)?;
+                (rest.is_empty() || rest.starts_with('/')).then(|| format!("{seen}{rest}"))
+            })?;
             Some(match &step.to {
-                Some(oid) => format!("update {SEEN_CLAIMS}/{name} {oid}\n"),
-                None => format!("delete {SEEN_CLAIMS}/{name}\n"),
+                Some(oid) => format!("update {seen} {oid}\n"),
+                None => format!("delete {seen}\n"),
             })
         });
         let input: String = lines.collect();
