@@ -235,8 +235,9 @@ impl Work {
         let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
         let specs = pathspecs.iter().map(String::as_str).chain([":(top,exclude)_AGENTS"]);
         let told = self.repo.git.at(&path).text(asked.into_iter().chain(specs))?;
-        let names = told.split('\0').filter_map(|line| line.get(3..));
-        Ok(names.filter(|name| !self.is_copy(&path, name)).map(str::to_owned).collect())
+        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
+        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(&path, name));
+        Ok(own.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Returns what the session wrote down, and the sessions that say that they come from it.

@@ -662,6 +662,9 @@ impl Work {
 
     /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
     pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
+        if workspace == self.repo.git.dir() {
+            return false;
+        }
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
