@@ -37,16 +37,13 @@ impl Work {
     /// Again, it changes nothing.
     pub fn init(&self, options: &InitOptions) -> Result<InitReport> {
         let mut report = InitReport::default();
-        let claims = self.probed(&mut report)?;
-        // What follows has to look for claims where they will be.
-        let mut work = self.clone();
-        claims.clone_into(&mut work.repo.claims);
-        work.lay_tree(options, &mut report)?;
+        self.probe(&mut report)?;
+        self.lay_tree(options, &mut report)?;
         let remote = self.repo.remote.as_deref().unwrap_or(".");
         let mut settings = vec![(BASE_SETTING, self.repo.base.as_str()), (REMOTE_SETTING, remote)];
         // The usual place needs no setting.
-        if claims != CLAIMS {
-            settings.push((CLAIMS_SETTING, &claims));
+        if self.repo.claims() != CLAIMS {
+            settings.push((CLAIMS_SETTING, self.repo.claims()));
         }
         for (name, value) in settings {
             let known = self.repo.git.run(["config", "--local", "--get", name])?;
@@ -64,8 +61,8 @@ impl Work {
         Ok(report)
     }
 
-    /// Returns where claims can be: some hosts take no refs but branches.
-    fn probed(&self, report: &mut InitReport) -> Result<String> {
+    /// Finds out where claims can be: some hosts take no refs but branches.
+    fn probe(&self, report: &mut InitReport) -> Result<()> {
         let Some(remote) = &self.repo.remote else {
             let told = self.repo.git.text(["remote"])?;
             report.notices.push(match told.lines().next() {
@@ -75,11 +72,11 @@ impl Work {
                      and `sess work init` share them"
                 ),
             });
-            return Ok(CLAIMS.to_owned());
+            return Ok(());
         };
         let base = self.repo.look()?.base;
-        if self.repo.claims != CLAIMS || self.repo.takes(CLAIMS, &base)?.is_none() {
-            return Ok(self.repo.claims.clone());
+        if self.repo.claims() != CLAIMS || self.repo.takes(CLAIMS, &base)?.is_none() {
+            return Ok(());
         }
         if let Some(words) = self.repo.takes(CLAIMS_AS_BRANCHES, &base)? {
             return Err(Error::new(Kind::Rejected, format!("{remote} takes no claims: {words}"))
@@ -88,7 +85,9 @@ impl Work {
         report
             .notices
             .push(format!("{remote} takes no refs but branches: claims are {CLAIMS_AS_BRANCHES}/*"));
-        Ok(CLAIMS_AS_BRANCHES.to_owned())
+        // The next look says so to everybody, and brings what was claimed elsewhere.
+        self.repo.claim_as_branches();
+        self.repo.look().map(drop)
     }
 
     fn lay_tree(&self, options: &InitOptions, report: &mut InitReport) -> Result<()> {

@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::{
@@ -39,7 +40,8 @@ pub struct Repo {
     pub(crate) base: String,
     /// Where everybody meets; without one, here.
     pub(crate) remote: Option<String>,
-    pub(crate) claims: String,
+    /// Claims are branches: the remote takes no other refs, from everybody at least.
+    pub(crate) as_branches: Arc<AtomicBool>,
     pub(crate) is_shallow: bool,
 }
 
@@ -103,7 +105,8 @@ impl Repo {
             ))
             .next(format!("git config --unset-all {CLAIMS_SETTING}")));
         }
-        Ok(Self { here, git, top, common, base, remote, claims, is_shallow })
+        let as_branches = Arc::new(AtomicBool::new(claims == CLAIMS_AS_BRANCHES && remote.is_some()));
+        Ok(Self { here, git, top, common, base, remote, as_branches, is_shallow })
     }
 
     pub fn top(&self) -> &Path {

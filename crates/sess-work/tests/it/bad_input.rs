@@ -109,6 +109,17 @@ fn a_repository_without_commits_says_so() {
         Kind::WrongState,
         "git push origin HEAD:refs/heads/main",
     );
+    // In a clone of nothing, what is told helps as it stands.
+    lab.git(lab.path(), &["clone", "--quiet", "empty.git", "nothing"]);
+    let dir = lab.path().join("nothing");
+    lab.git(&dir, &["config", "user.name", "New"]);
+    lab.git(&dir, &["config", "user.email", "new@example.com"]);
+    let options = InitOptions { hooks: true, scripts: false };
+    let told = check(work(&dir).init(&options), Kind::WrongState, "git commit --allow-empty");
+    let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`');
+    let ended = Command::new("sh").args(["-c", command]).current_dir(&dir).output().expect("run");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+    work(&dir).init(&options).expect("set up");
 }
 
 #[test]

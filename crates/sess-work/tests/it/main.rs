@@ -1,6 +1,7 @@
 //! Work sessions on real repositories.
 
 mod bad_input;
+mod claims;
 mod committing;
 mod crash;
 mod health;

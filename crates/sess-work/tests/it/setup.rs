@@ -365,3 +365,29 @@ fn a_clone_of_its_own_has_the_hooks_too() {
     assert!(workspace.join(".git/hooks/commit-msg").is_file());
     work(&workspace).hook("pre-commit", &[]).expect("it is its own");
 }
+
+#[test]
+fn a_directory_of_hooks_that_is_named_from_the_top_works_in_workspaces_too() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["config", "core.hooksPath", "own hooks"]);
+    let theirs = "#!/bin/sh\necho theirs >> \"$(git rev-parse --git-common-dir)/seen\"\n";
+    write(&dir.join("own hooks/pre-commit"), theirs, 0o755);
+    let config = fs::read(dir.join(".git/config")).expect("read");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    assert_eq!(own.init(&ALL).expect("again").changed, Vec::<String>::new());
+    let bin = lab.path().join("bin");
+    write(&bin.join("sess"), "#!/bin/sh\necho \"$3\" >> \"$(git rev-parse --git-common-dir)/seen\"\n", 0o755);
+    let (slug, workspace) = claimed(&lab, &own, "Hooked");
+    for place in [&dir, &workspace] {
+        fs::remove_file(dir.join(".git/seen")).ok();
+        assert!(commit(place, &bin, "one").status.success());
+        let seen = fs::read_to_string(dir.join(".git/seen")).expect("read");
+        assert_eq!(seen, "theirs\npre-commit\ncommit-msg\n", "{}", place.display());
+    }
+    own.release(&slug, None).expect("given back");
+    own.uninstall().expect("removed");
+    assert_eq!(fs::read(dir.join(".git/config")).expect("read"), config);
+    assert_eq!(fs::read_to_string(dir.join("own hooks/pre-commit")).expect("read"), theirs);
+}

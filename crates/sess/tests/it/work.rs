@@ -623,3 +623,55 @@ fn the_tutorial_works_as_written() {
         assert!(said.contains(expects), "{expects:?} is not said by {text}\n{said}\n{}", run.stderr);
     }
 }
+
+#[test]
+fn what_is_somebody_elses_is_told_with_its_owner() {
+    let lab = Lab::new();
+    lab.clone_named("bob");
+    let slug = lab.planned("Whose");
+    lab.fails("bob", &["env", &slug], 3, "is planned");
+    lab.ok("ann", &["claim", &slug]);
+    for args in [&["env", &slug][..], &["exec", &slug, "--", "true"], &["log", "--slug", &slug, "x"]] {
+        lab.fails("bob", args, 4, &format!("{slug} is claimed by Ann"));
+    }
+    lab.ok("ann", &["exec", &slug, "--", "true"]);
+}
+
+#[test]
+fn watching_with_nothing_to_run_claims_nothing() {
+    let lab = Lab::new();
+    let slug = lab.planned("Watched");
+    for command in ["", " "] {
+        lab.fails("ann", &["watch", "--once", "--exec", command], 2, "--exec has no command to run");
+    }
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn a_file_that_is_trusted_counts_in_workspaces_too() {
+    let lab = Lab::new();
+    lab.world.write("ann/sess.yaml", "work:\n  gates:\n    there: test -f work.txt\n");
+    assert_eq!(lab.run("ann", &["config", "trust"]).code, 0);
+    let plan =
+        "---\ngates: [there]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] It works\n";
+    let file = lab.world.write("plan.md", plan);
+    let slug = lab.ok("ann", &["new", "Gated", "--from", &file.to_string_lossy()]).trim().to_owned();
+    lab.ok("ann", &["ready", &slug]);
+    let workspace = lab.worked_on(&slug, "other.txt", "x\n");
+    lab.fails(&workspace, &["complete"], 8, "the gate there failed");
+    // One that the branch brings is anybody's.
+    std::fs::write(workspace.join("sess.yaml"), "work:\n  gates:\n    there: 'true'\n").expect("written");
+    lab.git(&workspace, &["add", "sess.yaml"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: cheat")]);
+    lab.fails(&workspace, &["complete"], 8, "the gate there failed");
+    // A directory that only says that it is a worktree is none.
+    let link = std::fs::read_to_string(workspace.join(".git")).expect("a link");
+    std::fs::create_dir(lab.world.path("elsewhere")).expect("made");
+    std::fs::write(lab.world.path("elsewhere/.git"), link).expect("written");
+    let shown = lab.run("elsewhere", &["config", "show"]);
+    assert!(!shown.stdout.contains("test -f work.txt"), "{shown:?}");
+    std::fs::write(workspace.join("work.txt"), "x\n").expect("written");
+    lab.git(&workspace, &["add", "work.txt"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    lab.ok(&workspace, &["complete"]);
+}

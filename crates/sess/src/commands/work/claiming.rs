@@ -88,12 +88,12 @@ fn tell_claimed(here: &Here<'_>, claimed: &Claimed, verb: &str) -> anyhow::Resul
 /// Prints the identity of a work session, as a shell takes it.
 pub(super) fn env(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let state = here.state(&slug)?.ok_or_else(|| Error::from(sess_work::Refusal::NotFound(slug.clone())))?;
+    here.work.check_own(&slug)?;
     let env = here.work.env(&slug);
     if here.output.json {
         let env: serde_json::Map<String, Value> =
             env.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        return here.tell(&slug, state, json!({ "env": env }), &[], "");
+        return here.tell(&slug, State::Active, json!({ "env": env }), &[], "");
     }
     for (name, value) in env {
         here.output.line(&format!("export {name}={}", quoted(&value)))?;
@@ -111,10 +111,13 @@ pub(super) fn exec(here: &Here<'_>, one: One, command: &[OsString]) -> anyhow::R
 
 /// Runs a command in the workspace, as the work session, and keeps the lease meanwhile; returns its exit code.
 pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<ExitCode> {
-    let workspace = here.work.workspace(slug).ok_or_else(|| {
-        Error::wrong_state(format!("{slug} has no workspace in this clone"))
+    let Some(workspace) = here.work.workspace(slug) else {
+        // Somebody else's has none either, and that is what counts.
+        here.work.check_own(slug)?;
+        return Err(Error::wrong_state(format!("{slug} has no workspace in this clone"))
             .next(format!("sess work claim {slug}"))
-    })?;
+            .into());
+    };
     // The terminal sends Ctrl-C to the command, too, which decides what to do about it: we wait for its end.
     let _heard = signal(SignalKind::interrupt())?;
     command.current_dir(&workspace).envs(here.work.env(slug));
