@@ -1,0 +1,21 @@
+//! What is listed and read of each sample is what was looked at once and found right.
+
+use std::{fs, path::Path};
+
+use crate::homes::{sample, written};
+
+/// Compares with the golden file; `SESS_BLESS=1` writes it.
+fn check(agent: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{agent}.txt"));
+    let written = written(&sample(agent));
+    if std::env::var_os("SESS_BLESS").is_some() {
+        fs::write(&golden, &written).expect("written");
+    }
+    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    assert_eq!(written, expected, "{agent}: SESS_BLESS=1 accepts what is written now");
+}
+
+#[test]
+fn claude_code() {
+    check("claude-code");
+}

@@ -1,0 +1,107 @@
+//! Sample homes: one a kind of agent, laid out as the agent lays out a user's.
+
+use std::{
+    fs, io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use sess_core::transcript::{self, Tools};
+use sess_readers::{Catalogue, Foreign, Homes, reader};
+
+/// Returns where the sample of an agent is.
+pub fn sample(agent: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-homes").join(agent)
+}
+
+/// Returns a copy of a sample that a test may damage.
+pub fn copy(agent: &str) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().expect("a directory");
+    copy_all(&sample(agent), temp.path()).expect("copied");
+    temp
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir(&target)?;
+            copy_all(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a home as the agent's reader sees it, with a project below it as the current directory.
+pub fn homes(home: &Path) -> Homes {
+    Homes::new(home.to_owned(), [], Some(home.join("acme-api")))
+}
+
+/// Returns all sessions, most recent first, and the problems met.
+pub fn list(home: &Path) -> (Vec<Foreign>, Vec<String>) {
+    let look = Catalogue::default().look(&homes(home), None);
+    let mut sessions = look.sessions;
+    sessions.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+    (sessions, look.problems.into_iter().map(|problem| problem.what).collect())
+}
+
+/// Writes out what is listed and what is read of each session.
+pub fn written(home: &Path) -> String {
+    let (sessions, problems) = list(home);
+    let mut text = String::new();
+    for session in &sessions {
+        let at = |at: Option<sess_core::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        text += &format!("=== {}\ntitle: {}\n", session.reference(), session.title);
+        text += &format!(
+            "cwd: {}\nbranch: {}\n",
+            session.cwd.as_deref().unwrap_or_default(),
+            session.branch.as_deref().unwrap_or_default()
+        );
+        text += &format!("created: {}\nupdated: {}\n", at(session.created_at), session.updated_at);
+        if let Some(parent) = &session.parent {
+            text += &format!("parent: {parent} ({})\n", session.name.as_deref().unwrap_or_default());
+        }
+        if session.is_archived {
+            text += "archived\n";
+        }
+        if let Some(count) = session.num_messages {
+            text += &format!("messages: {count}\n");
+        }
+        text += "\n";
+        text += &messages(session);
+    }
+    for problem in problems {
+        text += &format!("problem: {}\n", problem.replace(&*home.to_string_lossy(), "~"));
+    }
+    text
+}
+
+/// Writes out what is read of a session.
+pub fn messages(session: &Foreign) -> String {
+    let mut text = String::new();
+    let reader = reader(session.source).expect("a reader");
+    let told = reader.read(session, &mut |entry| {
+        let rewound = if entry.is_rewound { " (rewound)" } else { "" };
+        let id = entry.id.as_deref().unwrap_or("-");
+        let sub_session = entry.body.content.iter().find_map(|block| match block {
+            sess_core::message::Block::SubSession { session_id } => Some(format!("sub-session {session_id}")),
+            _ => None,
+        });
+        let block = transcript::block(&entry.body, Tools::Shown)
+            .or(sub_session)
+            .unwrap_or_else(|| format!("{:?}: nothing to show", entry.body.role));
+        text += &format!("--- {id} {}{rewound}\n{block}\n", entry.body.timestamp);
+        if let Some(model) = &entry.body.model {
+            let usage = entry.body.usage.clone().unwrap_or_default();
+            text += &format!("({model}: {} in, {} out)\n", usage.input, usage.output);
+        }
+        ControlFlow::Continue(())
+    });
+    match told {
+        Ok(told) => text + &format!("--- {told:?}\n\n"),
+        Err(error) => text + &format!("--- {error}\n\n"),
+    }
+}
