@@ -174,7 +174,7 @@ impl Reader<'_> {
         reopen: &str,
         depth: usize,
     ) -> Result<bool> {
-        let open = transcript::sub_session_open(&child.id, &child.agent);
+        let open = transcript::sub_session_open(child.id.as_str(), child.agent.as_str());
         let inner = if reopen.is_empty() { open.clone() } else { format!("{reopen}\n\n{open}") };
         let start = collected.blocks.len();
         let is_whole = Box::pin(self.collect(child, collected, inner, depth + 1)).await?;

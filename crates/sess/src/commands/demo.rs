@@ -72,6 +72,7 @@ fn scratch_context(scratch: &Path, work: &Path) -> anyhow::Result<Context> {
         plans_dir: None,
         cwd: Some(work.to_string_lossy().into_owned()),
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         ..config.settings
     };
