@@ -8,16 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
     MessageId, SessionKey, Source, Timestamp,
-    identity::Claim,
     policy::{self, Standing},
     redact::redact,
-    reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::Session,
     transcript::{self, Heading, Tools},
 };
-use sess_store::{Archived, SessionFilter, Store};
+use sess_store::Store;
 
-pub(crate) use self::finding::Found;
+pub(crate) use self::finding::{Children, Found, listed_foreign};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 
@@ -129,6 +127,42 @@ pub struct Transcript {
     pub transcript: String,
 }
 
+impl Transcript {
+    fn of(session: &Session, title: String, window: transcript::Window, redacted: u64) -> Self {
+        Self {
+            session_id: session.id.to_string(),
+            num_messages: session.num_messages,
+            shown: window.shown,
+            omitted: window.earlier,
+            omitted_later: window.later,
+            redacted,
+            damaged: 0,
+            taken_back: 0,
+            transcript: window.text,
+            title,
+        }
+    }
+}
+
+fn heading<'a>(session: &'a Session, title: &'a str) -> Heading<'a> {
+    Heading {
+        id: session.id.as_str(),
+        title,
+        created_at: Some(session.created_at).filter(|at| *at != Timestamp::default()),
+        num_messages: session.num_messages,
+    }
+}
+
+/// Returns how many bytes a transcript may have.
+fn budget(asked: Option<i64>) -> usize {
+    match asked {
+        None => transcript::BUDGET_BYTES,
+        Some(bytes) => usize::try_from(bytes)
+            .unwrap_or(0)
+            .clamp(transcript::BUDGET_BYTES_MIN, transcript::BUDGET_BYTES_MAX),
+    }
+}
+
 impl App {
     /// Lists earlier sessions, most recent activity first.
     pub async fn list_sessions(&self, caller: &Caller, ask: &ListSessions) -> Result<Listing> {
@@ -146,12 +180,7 @@ impl App {
 
     /// Renders an earlier session within a budget, the newest part first.
     pub async fn read_session(&self, caller: &Caller, ask: &ReadSession) -> Result<Transcript> {
-        let budget = match ask.max_bytes {
-            None => transcript::BUDGET_BYTES,
-            Some(bytes) => usize::try_from(bytes)
-                .unwrap_or(0)
-                .clamp(transcript::BUDGET_BYTES_MIN, transcript::BUDGET_BYTES_MAX),
-        };
+        let budget = budget(ask.max_bytes);
         let tools = if ask.without_tools { Tools::Hidden } else { Tools::Shown };
         let around = ask.around.as_deref().map(str::trim).filter(|around| !around.is_empty());
         let session = match self.find(caller, &ask.session_id).await? {
@@ -173,12 +202,7 @@ impl App {
         let redaction = allowed(caller, ask.redaction);
         let reader = Reader { store: &*store, tools, redaction, scope };
         let (title, redacted_title) = masked(&session.title, redaction);
-        let heading = Heading {
-            id: session.id.as_str(),
-            title: &title,
-            created_at: Some(session.created_at).filter(|at| *at != Timestamp::default()),
-            num_messages: session.num_messages,
-        };
+        let heading = heading(&session, &title);
         let (window, redacted) = match around {
             None => reader.newest(&session, &heading, budget).await?,
             Some(around) => {
@@ -186,18 +210,39 @@ impl App {
                 reader.around(&session, &heading, seq, budget).await?
             }
         };
-        Ok(Transcript {
-            session_id: session.id.to_string(),
-            num_messages: session.num_messages,
-            shown: window.shown,
-            omitted: window.earlier,
-            omitted_later: window.later,
-            redacted: redacted + redacted_title,
-            damaged: 0,
-            taken_back: 0,
-            transcript: window.text,
-            title,
-        })
+        Ok(Transcript::of(&session, title.clone(), window, redacted + redacted_title))
+    }
+
+    /// Renders what stands in the caller's own session before its last compaction: the part that
+    /// its model does not see any more.
+    pub async fn read_compacted(&self, caller: &Caller, max_bytes: Option<i64>) -> Result<Transcript> {
+        self.home()?;
+        if caller.standing == Standing::Owner {
+            return Err(Error::Invalid("only an agent has a current session; use read_session".to_owned()));
+        }
+        let own = self.named_session(caller).await?;
+        let kept = self.foreign_sessions(Some(own.source)).await?;
+        if let Some(foreign) = kept.into_iter().find(|foreign| foreign.id == own.id) {
+            let asked = foreign::Asked {
+                title: None,
+                part: foreign::Part::Compacted,
+                tools: Tools::Shown,
+                redaction: Redaction::Masked,
+                budget: budget(max_bytes),
+            };
+            return self.read_foreign(foreign, asked).await;
+        }
+        let not_compacted =
+            || Error::NotFound("this session was not compacted: all of it is in front of you".to_owned());
+        let session = self.stored_session(&own.id).await?.ok_or_else(not_compacted)?;
+        let store = self.store()?;
+        let scope = self.visible(caller).await?;
+        let reader = Reader { store: &*store, tools: Tools::Shown, redaction: Redaction::Masked, scope };
+        let title = plain(&session.title);
+        let heading = heading(&session, &title);
+        let compacted = reader.compacted(&session, &heading, budget(max_bytes)).await?;
+        let (window, redacted) = compacted.ok_or_else(not_compacted)?;
+        Ok(Transcript::of(&session, title.clone(), window, redacted))
     }
 
     pub(crate) async fn is_inside(&self, scope: &policy::Scope, session: &Session) -> Result<bool> {
@@ -231,7 +276,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 /// Does what reads files where it holds nobody up.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Error::Unavailable("reading other agents' sessions broke off; try again".to_owned()))
 }

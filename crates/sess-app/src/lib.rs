@@ -62,7 +62,7 @@ pub use reviews::Review;
 pub use rows::ListRows;
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
-pub use search::{Found, SearchHit};
+pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages};
 pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};

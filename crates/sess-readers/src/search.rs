@@ -172,15 +172,8 @@ pub fn search(
     order.sort_by_key(|place| std::cmp::Reverse(sessions[*place].updated_at));
     let size = |place: usize| sessions[place].place.size_bytes.unwrap_or(0);
     let all_bytes = order.iter().map(|place| size(*place)).sum();
-    let task = Task {
-        sessions,
-        matcher,
-        in_bytes: matcher.in_bytes(),
-        before,
-        limit,
-        stop,
-        hits: Mutex::default(),
-    };
+    let task =
+        Task { sessions, matcher, in_bytes: matcher.in_bytes(), before, limit, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
@@ -247,7 +240,8 @@ impl Task<'_> {
 
     fn add(&self, hit: Hit) {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest_first = |other: &Hit| (other.at, other.session, other.seq) > (hit.at, hit.session, hit.seq);
+        let newest_first =
+            |other: &Hit| (other.at, other.session, other.seq) > (hit.at, hit.session, hit.seq);
         let place = hits.hits.partition_point(newest_first);
         // A fork copies what was said before it, with its ids: that was said once.
         let is_copy = |other: &Hit| {

@@ -136,7 +136,9 @@ impl App {
             return Ok(Page { sessions: Vec::new(), total: 0 });
         }
         let filter = self.filter(caller, ask, &scope).await?;
-        let mut found = self.foreign_that_fit(caller, ask, &scope).await?;
+        let fitting = self.foreign_that_fit(caller, ask, &scope, Children::LeftOut).await?;
+        let mut found: Vec<Found> =
+            fitting.into_iter().map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
         let mut total = found.len() as u64;
         if self.has_store() {
             let store = self.store()?;
@@ -167,26 +169,27 @@ impl App {
     }
 
     /// Returns other agents' sessions that the question is about and the caller may see.
-    async fn foreign_that_fit(
+    pub(crate) async fn foreign_that_fit(
         &self,
         caller: &Caller,
         ask: &ListSessions,
         scope: &policy::Scope,
-    ) -> Result<Vec<Found>> {
+        children: Children,
+    ) -> Result<Vec<Foreign>> {
         let own = self.own_foreign(caller).await?;
         let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
-        let mut repositories = Repositories::of(self, ask.scope);
+        let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
-            foreign.parent.is_none()
+            (children == Children::Included || foreign.parent.is_none())
                 && own.as_ref() != Some(&(foreign.source, foreign.id.clone()))
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
                 && query.as_ref().is_none_or(|query| foreign.title.to_lowercase().contains(query))
                 && repositories.has(foreign)
         };
-        let found = self.foreign_sessions(ask.source).await?.into_iter();
-        let fitting = found.filter(fits);
-        Ok(fitting.map(|foreign| Found::Foreign(Box::new(foreign), None)).collect())
+        let mut found = self.foreign_sessions(ask.source).await?;
+        found.retain(fits);
+        Ok(found)
     }
 
     /// Returns the caller's own session, when it is another agent's.
@@ -385,11 +388,7 @@ impl App {
         };
         let cwd = match ask.scope {
             Scope::All => None,
-            Scope::Repo => Some(
-                self.settings().repo.clone().or_else(|| self.settings().cwd.clone()).ok_or_else(|| {
-                    Error::Invalid("scope \"repo\" needs a working directory, and there is none".to_owned())
-                })?,
-            ),
+            Scope::Repo => Some(self.repository_dir()?.to_owned()),
         };
         Ok(SessionFilter {
             agent,
@@ -398,6 +397,14 @@ impl App {
             cwd,
             archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
             except: self.lineage(caller).await?.into_iter().map(|session| session.id).collect(),
+        })
+    }
+
+    /// Returns the repository that the caller works in, or the directory when it is in none.
+    pub(crate) fn repository_dir(&self) -> Result<&str> {
+        let dir = self.settings().repo.as_deref().or(self.settings().cwd.as_deref());
+        dir.ok_or_else(|| {
+            Error::Invalid("scope \"repo\" needs a working directory, and there is none".to_owned())
         })
     }
 
@@ -415,18 +422,37 @@ impl App {
             None => None,
         };
         Ok(Listed {
-            id: foreign.reference(),
             title: plain(found.title()),
-            created_at: found.created_at().to_string(),
             num_messages: counted.unwrap_or(1),
+            num_messages_is_minimum: counted.is_none(),
             starred: stored.as_ref().is_some_and(|stored| stored.starred),
             updated_at: found.updated_at().to_string(),
-            source: foreign.source.to_string(),
-            agent: foreign.source.agent().to_string(),
-            cwd: foreign.cwd.clone(),
-            num_messages_is_minimum: counted.is_none(),
+            ..listed_foreign(foreign)
         })
     }
+}
+
+/// Returns another agent's session as a list shows it, without counting its messages.
+pub(crate) fn listed_foreign(foreign: &Foreign) -> Listed {
+    Listed {
+        id: foreign.reference(),
+        title: plain(&foreign.title),
+        created_at: foreign.created_at.unwrap_or(foreign.updated_at).to_string(),
+        num_messages: foreign.num_messages.unwrap_or(1),
+        starred: false,
+        updated_at: foreign.updated_at.to_string(),
+        source: foreign.source.to_string(),
+        agent: foreign.source.agent().to_string(),
+        cwd: foreign.cwd.clone(),
+        num_messages_is_minimum: foreign.num_messages.is_none(),
+    }
+}
+
+/// Whether sub-agents' sessions are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Children {
+    Included,
+    LeftOut,
 }
 
 /// Which repository's sessions are asked for.
@@ -442,13 +468,15 @@ struct Wanted {
 }
 
 impl Repositories {
-    fn of(app: &App, scope: Scope) -> Self {
-        let dir = app.settings().repo.clone().or_else(|| app.settings().cwd.clone());
+    fn of(app: &App, scope: Scope) -> Result<Self> {
         let wanted = match scope {
             Scope::All => None,
-            Scope::Repo => dir.map(|dir| Wanted { common: common_dir(Path::new(&dir)), dir }),
+            Scope::Repo => {
+                let dir = app.repository_dir()?.to_owned();
+                Some(Wanted { common: common_dir(Path::new(&dir)), dir })
+            }
         };
-        Self { wanted, known: HashMap::new() }
+        Ok(Self { wanted, known: HashMap::new() })
     }
 
     fn has(&mut self, foreign: &Foreign) -> bool {
