@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod homes;
 mod json;
+mod opencode;
 mod repository;
 mod session;
 
@@ -42,8 +43,8 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 1] {
-    [&claude::Claude]
+pub fn readers() -> [&'static dyn Reader; 2] {
+    [&claude::Claude, &opencode::Opencode]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -19,3 +19,8 @@ fn check(agent: &str) {
 fn claude_code() {
     check("claude-code");
 }
+
+#[test]
+fn opencode() {
+    check("opencode");
+}
