@@ -7,8 +7,10 @@
 mod catalogue;
 mod claude;
 mod database;
+mod docker_agent;
 mod error;
 mod files;
+mod goose;
 mod homes;
 mod json;
 mod opencode;
@@ -43,8 +45,8 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 2] {
-    [&claude::Claude, &opencode::Opencode]
+pub fn readers() -> [&'static dyn Reader; 4] {
+    [&claude::Claude, &opencode::Opencode, &goose::Goose, &docker_agent::DockerAgent]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

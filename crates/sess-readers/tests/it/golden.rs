@@ -24,3 +24,13 @@ fn claude_code() {
 fn opencode() {
     check("opencode");
 }
+
+#[test]
+fn goose() {
+    check("goose");
+}
+
+#[test]
+fn docker_agent() {
+    check("docker-agent");
+}
