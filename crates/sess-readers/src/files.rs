@@ -220,14 +220,13 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Hands over the lines of a file until there are enough. `take` returns nothing for a line that
+/// Hands over lines until there are enough. `take` returns nothing for a line that
 /// it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
-pub(crate) fn each_line(
-    path: &Path,
+pub(crate) fn each<R: Read>(
+    mut lines: Lines<R>,
     told: &mut Told,
     mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
 ) -> Result<()> {
-    let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next()? {
         match take(line) {
             Some(ControlFlow::Continue(())) => {}

@@ -14,7 +14,7 @@ use sess_core::{
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
     database::{self, Database, Table},
-    files::{self, Ends},
+    files::{self, Ends, Lines},
     json,
     session::session_id,
 };
@@ -44,7 +44,7 @@ impl Reader for Goose {
         let path = &session.place.path;
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let mut told = Told::default();
-            files::each_line(path, &mut told, |line| {
+            files::each(Lines::open(path)?, &mut told, |line| {
                 let line = serde_json::from_slice::<Line>(line).ok()?;
                 Some(line.message().map_or(ControlFlow::Continue(()), |message| telling.message(message)))
             })?;
@@ -225,7 +225,7 @@ impl Telling<'_, '_> {
             if json::field(&part, "type") == Some("toolResponse") {
                 results.push(tool_response(&part, self.last));
             } else {
-                said.content.extend(self.block(part));
+                said.content.extend(self.block(&part));
             }
         }
         for body in results {
@@ -238,12 +238,12 @@ impl Telling<'_, '_> {
     }
 
     /// Returns the block that a part is; none for what passes between goose and its window.
-    fn block(&mut self, part: Value) -> Option<Block> {
-        let text = |name: &str| json::field(&part, name).unwrap_or_default();
+    fn block(&mut self, part: &Value) -> Option<Block> {
+        let text = |name: &str| json::field(part, name).unwrap_or_default();
         match text("type") {
             "thinking" => Some(Block::Thinking {
                 text: text("thinking").to_owned(),
-                signature: json::field(&part, "signature").map(str::to_owned),
+                signature: json::field(part, "signature").map(str::to_owned),
             }),
             "redactedThinking" => Some(Block::Thinking { text: String::new(), signature: None }),
             "toolRequest" | "frontendToolRequest" => {
@@ -261,7 +261,7 @@ impl Telling<'_, '_> {
             | "conversationCompacted"
             | "summarizationRequested"
             | "contextLengthExceeded" => None,
-            "text" | "image" | "resource" | "resource_link" | "audio" => content(&part),
+            "text" | "image" | "resource" | "resource_link" | "audio" => content(part),
             _ => {
                 self.told.unknown += 1;
                 None

@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod claude;
+mod crush;
 mod database;
 mod docker_agent;
 mod error;
@@ -13,9 +14,11 @@ mod files;
 mod goose;
 mod homes;
 mod json;
+mod openclaw;
 mod opencode;
 mod repository;
 mod session;
+mod zed;
 
 use std::ops::ControlFlow;
 
@@ -45,8 +48,16 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 4] {
-    [&claude::Claude, &opencode::Opencode, &goose::Goose, &docker_agent::DockerAgent]
+pub fn readers() -> [&'static dyn Reader; 7] {
+    [
+        &claude::Claude,
+        &opencode::Opencode,
+        &goose::Goose,
+        &docker_agent::DockerAgent,
+        &openclaw::Openclaw,
+        &crush::Crush,
+        &zed::Zed,
+    ]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

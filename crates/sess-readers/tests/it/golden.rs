@@ -34,3 +34,18 @@ fn goose() {
 fn docker_agent() {
     check("docker-agent");
 }
+
+#[test]
+fn openclaw() {
+    check("openclaw");
+}
+
+#[test]
+fn crush() {
+    check("crush");
+}
+
+#[test]
+fn zed() {
+    check("zed");
+}
