@@ -8,48 +8,231 @@
 use std::{
     fs::{self, File, Metadata, Permissions},
     io::{self, Read},
+    ops::ControlFlow,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, config::DbConfig, types::ValueRef};
+use serde_json::Value;
+use sess_core::{SessionId, Timestamp};
 
-use crate::{Error, Result, files};
+use crate::{Error, Result, files, json, session::session_id};
 
 /// How often a database is read again because it changed meanwhile.
 const ATTEMPTS_MAX: u32 = 5;
+/// How many rows are read at a time before they are handed over.
+const ROWS_PER_LOOK: usize = 32;
+/// A value that is larger counts as not there.
+const VALUE_SIZE_BYTES_MAX: usize = 64 << 20;
 
 /// Runs queries on a database as it stands.
 ///
 /// `look` runs again when the database changed under it, so what it collects
 /// must be its own.
-pub(crate) fn look<T>(path: &Path, mut look: impl FnMut(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-    let database = |source| Error::Database { path: path.to_owned(), source };
-    for _ in 0..ATTEMPTS_MAX {
-        let before = Standing::of(path)?;
-        if before.log.is_none() {
-            let seen = open(&address(path, "?immutable=1"), READ_ONLY).and_then(|it| look(&it));
-            if Standing::of(path)? != before {
-                continue;
-            }
-            return seen.map_err(database);
-        }
-        if before.is_shared {
-            let seen = open(&address(path, "?mode=ro"), READ_ONLY).and_then(|it| {
-                // All queries see the same moment.
-                let _moment = it.unchecked_transaction()?;
-                look(&it)
-            });
-            if !seen.as_ref().is_err_and(needs_writing) {
-                return seen.map_err(database);
-            }
-        }
-        let Some(copy) = Copied::of(path, &before)? else { continue };
-        let seen = open(&copy.path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|it| look(&it));
-        return seen.map_err(database);
+pub(crate) fn look<T>(path: &Path, look: impl FnMut(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    Database::at(path).look(look)
+}
+
+/// Another program's database, which stays open, or copied, from one look to the next.
+pub(crate) struct Database {
+    path: PathBuf,
+    opened: Option<Opened>,
+    is_copy_needed: bool,
+}
+
+struct Opened {
+    connection: Connection,
+    standing: Standing,
+    access: Access,
+}
+
+enum Access {
+    /// As a file that nobody changes, which is checked after each look.
+    Still,
+    /// As one of its users.
+    Shared,
+    Copy {
+        _copied: Copied,
+    },
+}
+
+impl Database {
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), opened: None, is_copy_needed: false }
     }
-    Err(Error::Busy(path.to_owned()))
+
+    /// Runs queries that all see the same moment. They run again when the database changed
+    /// under them, so what they collect must be their own.
+    pub(crate) fn look<T>(&mut self, mut look: impl FnMut(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = match self.opened.take() {
+                Some(opened) => opened,
+                None => match self.open()? {
+                    Some(opened) => opened,
+                    None => continue,
+                },
+            };
+            let seen = match opened.access {
+                Access::Shared => {
+                    opened.connection.unchecked_transaction().and_then(|_moment| look(&opened.connection))
+                }
+                Access::Still | Access::Copy { .. } => look(&opened.connection),
+            };
+            match opened.access {
+                Access::Still if Standing::of(&self.path)? != opened.standing => continue,
+                Access::Shared if seen.as_ref().is_err_and(needs_writing) => {
+                    self.is_copy_needed = true;
+                    continue;
+                }
+                Access::Still | Access::Shared | Access::Copy { .. } => {}
+            }
+            self.opened = Some(opened);
+            return seen.map_err(|source| Error::Database { path: self.path.clone(), source });
+        }
+        Err(Error::Busy(self.path.clone()))
+    }
+
+    /// Reads the rows that `keys` name, a few at a time, and hands each over once. One that is
+    /// gone meanwhile is passed over.
+    pub(crate) fn step<T>(
+        &mut self,
+        keys: &[i64],
+        mut row: impl FnMut(&Connection, i64) -> rusqlite::Result<T>,
+        mut give: impl FnMut(T) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for keys in keys.chunks(ROWS_PER_LOOK) {
+            let rows = self.look(|connection| {
+                let rows = keys.iter().map(|key| row(connection, *key).optional());
+                rows.collect::<rusqlite::Result<Vec<_>>>()
+            })?;
+            if rows.into_iter().flatten().try_for_each(&mut give).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens it in the way that changes nothing; nothing comes when it changed meanwhile.
+    fn open(&self) -> Result<Option<Opened>> {
+        let standing = Standing::of(&self.path)?;
+        let database = |source| Error::Database { path: self.path.clone(), source };
+        let (connection, access) = if standing.log.is_none() {
+            (open(&address(&self.path, "?immutable=1"), READ_ONLY), Access::Still)
+        } else if standing.is_shared && !self.is_copy_needed {
+            // Without the second option SQLite would write to the `-shm`.
+            (open(&address(&self.path, "?mode=ro&readonly_shm=1"), READ_ONLY), Access::Shared)
+        } else {
+            let Some(copied) = Copied::of(&self.path, &standing)? else { return Ok(None) };
+            (open(&copied.path, OpenFlags::SQLITE_OPEN_READ_WRITE), Access::Copy { _copied: copied })
+        };
+        let connection = connection.map_err(database)?;
+        Ok(Some(Opened { connection, standing, access }))
+    }
+}
+
+/// A table, as far as this version of its database has it.
+pub(crate) struct Table {
+    name: &'static str,
+    columns: Vec<String>,
+}
+
+impl Table {
+    pub(crate) fn of(connection: &Connection, name: &'static str) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        let columns = statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        Ok(Self { name, columns })
+    }
+
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.columns.iter().any(|there| there == column)
+    }
+
+    pub(crate) fn has_all(&self, columns: &[&str]) -> bool {
+        columns.iter().all(|column| self.has(column))
+    }
+
+    /// Returns the beginning of a query for these columns, with NULL for those that are not there.
+    pub(crate) fn select(&self, wanted: &[&str]) -> String {
+        let wanted = wanted.iter().map(|column| if self.has(column) { *column } else { "NULL" });
+        format!("SELECT {} FROM {}", wanted.collect::<Vec<_>>().join(", "), self.name)
+    }
+
+    /// Returns the id that a session has in the column `id`: the agent's own, of which ours is made.
+    pub(crate) fn native_id(
+        &self,
+        connection: &Connection,
+        id: &SessionId,
+    ) -> rusqlite::Result<Option<String>> {
+        let exact = format!("{} WHERE id = ?1", self.select(&["id"]));
+        if connection.query_row(&exact, [id.as_str()], |_| Ok(())).optional()?.is_some() {
+            return Ok(Some(id.as_str().to_owned()));
+        }
+        let mut statement = connection.prepare(&self.select(&["id"]))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let native = text(row, 0).filter(|native| session_id(native).as_ref() == Some(id));
+            if native.is_some() {
+                return Ok(native);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the error of a database that has not what its agent's sessions are made of.
+pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
+    Error::Format { path: path.to_owned(), what: format!("it has no table `{table}` as far as it is known") }
+}
+
+/// Returns the numbers in the first column of a query for one session: keys for [`Database::step`].
+pub(crate) fn keys(connection: &Connection, sql: &str, session: &str) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = connection.prepare(sql)?;
+    statement.query_map([session], |row| row.get(0))?.collect()
+}
+
+/// Returns a value as text, whatever its type: SQLite's columns hold anything.
+pub(crate) fn text(row: &Row<'_>, column: usize) -> Option<String> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) if bytes.len() > VALUE_SIZE_BYTES_MAX => None,
+        // Damaged bytes inside a text cost these bytes only.
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+    }
+}
+
+/// Returns the bytes of a text or of a blob.
+pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Option<Vec<u8>> {
+    let bytes = row.get_ref(column).ok()?.as_bytes_or_null().ok()??;
+    (bytes.len() <= VALUE_SIZE_BYTES_MAX).then(|| bytes.to_owned())
+}
+
+/// Returns a text that is not empty.
+pub(crate) fn filled(row: &Row<'_>, column: usize) -> Option<String> {
+    text(row, column).filter(|text| !text.is_empty())
+}
+
+/// Tells whether a value is there and neither zero nor false.
+pub(crate) fn truthy(row: &Row<'_>, column: usize) -> bool {
+    !matches!(text(row, column).as_deref(), None | Some("" | "0" | "false" | "FALSE"))
+}
+
+/// Returns an instant: a number, or a text as SQLite and Go write it too.
+pub(crate) fn instant(row: &Row<'_>, column: usize) -> Option<Timestamp> {
+    let text = text(row, column)?;
+    if let Ok(number) = text.trim().parse() {
+        return json::instant(&Value::Number(number));
+    }
+    Timestamp::parse_rfc3339(&text).or_else(|| {
+        // `2026-11-09 18:00:00.123 +0200 CEST m=+0.01`, where all from the offset on may lack.
+        let mut words = text.split([' ', 'T']).filter(|word| !word.is_empty());
+        let (date, time) = (words.next()?, words.next()?);
+        let offset = words.next().filter(|word| word.len() == 5 && word.starts_with(['+', '-']));
+        Timestamp::parse_rfc3339(&format!("{date}T{time}{}", offset.unwrap_or("Z")))
+    })
 }
 
 /// Tells whether an error comes of not being allowed to write what SQLite keeps beside a database.

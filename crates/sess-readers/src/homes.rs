@@ -42,6 +42,11 @@ impl Homes {
         self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// Returns a file that a variable names, if need be relative to a directory.
+    pub fn variable_in(&self, name: &str, dir: &Path) -> Option<PathBuf> {
+        self.variables.get(name).filter(|value| !value.is_empty()).map(|value| dir.join(value))
+    }
+
     /// Returns `$XDG_DATA_HOME`, or where it is when nobody says.
     pub fn data(&self) -> PathBuf {
         self.variable("XDG_DATA_HOME").unwrap_or_else(|| self.home.join(".local/share"))

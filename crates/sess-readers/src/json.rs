@@ -81,6 +81,25 @@ pub(crate) fn other(fields: Map<String, Value>) -> Block {
     Block::Other(fields)
 }
 
+/// Returns something that is no message of ours: what kind it is, and what is known of it.
+pub(crate) fn named(kind: &str, fields: &[(&str, &str)]) -> Block {
+    let known = fields.iter().filter(|(_, value)| !value.is_empty());
+    let fields = known.map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+    other(std::iter::once(("type".to_owned(), Value::from(kind))).chain(fields).collect())
+}
+
+/// Returns a file: an image where the address holds its bytes, else what it is called.
+pub(crate) fn file(name: &str, mime_type: &str, url: &str) -> Block {
+    let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let (told_type, data) = inline.unwrap_or_default();
+    let mime_type = if mime_type.is_empty() { told_type } else { mime_type };
+    if mime_type.starts_with("image/") && !data.is_empty() {
+        return Block::Image { mime_type: mime_type.to_owned(), data: data.to_owned() };
+    }
+    let name = if name.is_empty() && inline.is_none() { url } else { name };
+    named("file", &[("name", name), ("mimeType", mime_type), ("data", data)])
+}
+
 /// A text field of an object, or nothing.
 pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)

@@ -6,14 +6,20 @@
 
 mod catalogue;
 mod claude;
+mod crush;
 mod database;
+mod docker_agent;
 mod error;
 mod files;
+mod goose;
 mod homes;
 mod json;
+mod openclaw;
+mod opencode;
 mod repository;
 mod search;
 mod session;
+mod zed;
 
 use std::ops::ControlFlow;
 
@@ -44,8 +50,16 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 1] {
-    [&claude::Claude]
+pub fn readers() -> [&'static dyn Reader; 7] {
+    [
+        &claude::Claude,
+        &opencode::Opencode,
+        &goose::Goose,
+        &docker_agent::DockerAgent,
+        &openclaw::Openclaw,
+        &crush::Crush,
+        &zed::Zed,
+    ]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -19,3 +19,33 @@ fn check(agent: &str) {
 fn claude_code() {
     check("claude-code");
 }
+
+#[test]
+fn opencode() {
+    check("opencode");
+}
+
+#[test]
+fn goose() {
+    check("goose");
+}
+
+#[test]
+fn docker_agent() {
+    check("docker-agent");
+}
+
+#[test]
+fn openclaw() {
+    check("openclaw");
+}
+
+#[test]
+fn crush() {
+    check("crush");
+}
+
+#[test]
+fn zed() {
+    check("zed");
+}

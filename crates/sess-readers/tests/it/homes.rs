@@ -21,12 +21,12 @@ pub fn copy(agent: &str) -> tempfile::TempDir {
     temp
 }
 
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            fs::create_dir(&target)?;
+            fs::create_dir_all(&target)?;
             copy_all(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
@@ -74,9 +74,9 @@ pub fn written(home: &Path) -> String {
         text += &messages(session);
     }
     for problem in problems {
-        text += &format!("problem: {}\n", problem.replace(&*home.to_string_lossy(), "~"));
+        text += &format!("problem: {problem}\n");
     }
-    text
+    text.replace(&*home.to_string_lossy(), "~")
 }
 
 /// Writes out what is read of a session.

@@ -1,4 +1,5 @@
 //! Readers, tried on samples of every agent's files.
 
+mod databases;
 mod golden;
 mod homes;
