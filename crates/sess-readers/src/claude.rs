@@ -176,7 +176,7 @@ fn prompt(record: &Record<'_>) -> Option<String> {
         return None;
     }
     let parts = parts(record.message()?.content);
-    parts.iter().find_map(|part| typed(part))
+    parts.iter().find_map(typed)
 }
 
 /// Returns the text of a part as a person typed it.

@@ -99,6 +99,7 @@ pub(crate) struct Ends {
     head: Vec<u8>,
     /// Empty when the head is the whole file.
     tail: Vec<u8>,
+    is_whole: bool,
 }
 
 impl Ends {
@@ -127,7 +128,33 @@ impl Ends {
                 tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
             }
         }
-        Ok(Self { head, tail })
+        Ok(Self { is_whole: size <= whole, head, tail })
+    }
+
+    /// Reads the beginning of what can only be read in order: there is no end to look at.
+    pub(crate) fn of_stream(path: &Path, mut from: impl Read) -> Result<Self> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let mut head = Vec::new();
+        loop {
+            let part = HEAD_SIZE_BYTES + TAIL_SIZE_BYTES;
+            let read = match from.by_ref().take(part).read_to_end(&mut head) {
+                // The rest was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                read => read.map_err(io)? as u64,
+            };
+            if read < part {
+                return Ok(Self { head, tail: Vec::new(), is_whole: true });
+            }
+            if memchr(b'\n', &head).is_some() || head.len() as u64 >= FIRST_LINE_SIZE_BYTES_MAX {
+                head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
+                return Ok(Self { head, tail: Vec::new(), is_whole: false });
+            }
+        }
+    }
+
+    /// Tells whether the lines are all that there are.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     pub(crate) fn head(&self) -> impl Iterator<Item = &[u8]> {
@@ -193,6 +220,11 @@ impl<R: Read> Lines<R> {
         loop {
             let bytes = match self.from.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A compressed stream whose end was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.is_torn = true;
+                    break;
+                }
                 bytes => bytes?,
             };
             if bytes.is_empty() {

@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod claude;
+mod codex;
 mod database;
 mod error;
 mod files;
@@ -43,8 +44,8 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 2] {
-    [&claude::Claude, &opencode::Opencode]
+pub fn readers() -> [&'static dyn Reader; 3] {
+    [&claude::Claude, &codex::Codex, &opencode::Opencode]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -24,3 +24,8 @@ fn claude_code() {
 fn opencode() {
     check("opencode");
 }
+
+#[test]
+fn codex() {
+    check("codex");
+}

@@ -6,8 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sess_core::transcript::{self, Tools};
-use sess_readers::{Catalogue, Foreign, Homes, reader};
+use sess_core::{
+    message::Block,
+    transcript::{self, Tools},
+};
+use sess_readers::{Catalogue, Entry, Foreign, Homes, Told, reader};
 
 /// Returns where the sample of an agent is.
 pub fn sample(agent: &str) -> PathBuf {
@@ -104,4 +107,32 @@ pub fn messages(session: &Foreign) -> String {
         Ok(told) => text + &format!("--- {told:?}\n\n"),
         Err(error) => text + &format!("--- {error}\n\n"),
     }
+}
+
+/// Returns all that is read of a session.
+pub fn told(session: &Foreign) -> (Vec<Entry>, Told) {
+    let mut entries = Vec::new();
+    let told = reader(session.source).expect("a reader").read(session, &mut |entry| {
+        entries.push(entry);
+        ControlFlow::Continue(())
+    });
+    (entries, told.expect("read"))
+}
+
+/// Says what is read of a session: its texts and the names of tools, those of messages that
+/// were taken back in brackets.
+pub fn words(session: &Foreign) -> String {
+    let word = |block: &Block| match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.clone(),
+        Block::ToolCall { name, .. } => name.clone(),
+        Block::Compaction { .. } => "|".to_owned(),
+        Block::SubSession { session_id } => format!("→{session_id}"),
+        Block::Image { .. } => "image".to_owned(),
+        Block::Other(_) => "other".to_owned(),
+    };
+    let bracket = |entry: &Entry, word: String| if entry.is_rewound { format!("({word})") } else { word };
+    let words = told(session).0;
+    let words =
+        words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));
+    words.collect::<Vec<_>>().join(" ")
 }
