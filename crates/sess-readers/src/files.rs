@@ -182,6 +182,9 @@ pub(crate) struct Lines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     path: PathBuf,
+    used: u64,
+    /// Where the line begins that was handed over last.
+    pub start: u64,
     /// Lines that were too long to be read.
     pub too_long: u64,
     /// The last line had no end.
@@ -197,13 +200,15 @@ impl Lines<File> {
 impl<R: Read> Lines<R> {
     pub(crate) fn new(path: &Path, from: R) -> Self {
         let from = BufReader::with_capacity(256 << 10, from);
-        Self { from, line: Vec::new(), path: path.to_owned(), too_long: 0, is_torn: false }
+        let path = path.to_owned();
+        Self { from, line: Vec::new(), path, used: 0, start: 0, too_long: 0, is_torn: false }
     }
 
     /// Returns the next line, without its end; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         loop {
             self.line.clear();
+            self.start = self.used;
             match self.fill() {
                 Err(source) => return Err(Error::Io { path: self.path.clone(), source }),
                 Ok(false) => return Ok(None),
@@ -242,6 +247,7 @@ impl<R: Read> Lines<R> {
             }
             let used = part.len() + usize::from(end.is_some());
             self.from.consume(used);
+            self.used += used as u64;
             if end.is_some() {
                 break;
             }

@@ -8,8 +8,10 @@ mod catalogue;
 mod claude;
 mod codex;
 mod database;
+mod document;
 mod error;
 mod files;
+mod gemini;
 mod homes;
 mod json;
 mod opencode;
@@ -44,8 +46,8 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 3] {
-    [&claude::Claude, &codex::Codex, &opencode::Opencode]
+pub fn readers() -> [&'static dyn Reader; 4] {
+    [&claude::Claude, &codex::Codex, &gemini::Gemini, &opencode::Opencode]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -29,3 +29,8 @@ fn opencode() {
 fn codex() {
     check("codex");
 }
+
+#[test]
+fn gemini_cli() {
+    check("gemini-cli");
+}
