@@ -63,12 +63,12 @@ impl Reader for Codex {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let mut segments = segments(&session.place.path)?;
+        let segments = segments(&session.place.path)?;
         // What a sub-agent was given of its parent's history is not its own.
-        let own_from = segments.last().and_then(|last| last.meta.subagent_history_start_ordinal).unwrap_or(0);
+        let own_from = segments.last().map_or(0, |last| last.meta.own_from());
         let mut reading = Reading::new(session, take);
         let mut next = 0;
-        for segment in &mut segments {
+        for segment in &segments {
             let flow = read_segment(segment, own_from, &mut next, &mut reading)?;
             if flow.is_break() {
                 return Ok(reading.told);
@@ -185,11 +185,10 @@ fn segments(path: &Path) -> Result<Vec<Segment>> {
         }
         let thread = Rollout::at(&path).map(|rollout| rollout.thread).unwrap_or_default();
         let meta = meta(&path, &thread)?.unwrap_or_default();
-        if let Some(base) = &meta.history_base
-            && base.end_ordinal_exclusive > meta.subagent_history_start_ordinal.unwrap_or(0)
-            && let Some(found) = rollout::find(&path, &base.thread_id)
+        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from())
+            && let Some(found) = rollout::find(&path, &base.rollout)
         {
-            next = Some((found.path, Some((base.end_ordinal_exclusive, found.thread == thread))));
+            next = Some((found.path, Some((base.end, found.thread == thread))));
         }
         segments.push(Segment { path, thread, meta, end });
     }

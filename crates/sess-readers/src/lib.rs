@@ -4,9 +4,11 @@
 //! hand over the messages of one. Formats change monthly, so a reader goes on past
 //! what it does not know, and what cannot be read costs itself alone.
 
+mod amp;
 mod catalogue;
 mod claude;
 mod codex;
+mod cursor;
 mod database;
 mod document;
 mod error;
@@ -46,8 +48,8 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 4] {
-    [&claude::Claude, &codex::Codex, &gemini::Gemini, &opencode::Opencode]
+pub fn readers() -> [&'static dyn Reader; 6] {
+    [&claude::Claude, &codex::Codex, &gemini::Gemini, &opencode::Opencode, &cursor::Cursor, &amp::Amp]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -52,71 +52,70 @@ impl Line<'_> {
     }
 
     pub(super) fn meta(&self) -> Option<Meta> {
-        let is_meta = self.kind == "session_meta";
-        is_meta.then(|| serde_json::from_str(self.payload?.get()).ok()).flatten()
+        if self.kind == "session_meta" { self.payload().map(Meta) } else { None }
     }
 }
 
-/// What a rollout says of itself.
-#[derive(Default, Deserialize)]
-pub(super) struct Meta {
-    #[serde(default)]
-    id: String,
-    timestamp: Option<String>,
-    cwd: Option<String>,
-    parent_thread_id: Option<String>,
-    #[serde(default)]
-    source: Value,
-    agent_nickname: Option<String>,
-    agent_role: Option<String>,
-    agent_path: Option<String>,
-    #[serde(default)]
-    git: Value,
-    /// The thread begins in another rollout.
-    pub history_base: Option<HistoryBase>,
-    /// What comes before is the parent's.
-    pub subagent_history_start_ordinal: Option<u64>,
-}
+/// What a rollout says of itself. Each field counts for itself: one that a newer release
+/// writes in another way must not cost the others.
+#[derive(Default)]
+pub(super) struct Meta(Value);
 
-#[derive(Deserialize)]
+/// Where a thread begins when it does not begin in its own rollout.
 pub(super) struct HistoryBase {
-    /// The id of a rollout, whatever the name says.
-    pub thread_id: String,
-    pub end_ordinal_exclusive: u64,
+    pub rollout: String,
+    /// What belongs to the thread there ends before this.
+    pub end: u64,
 }
 
 impl Meta {
     pub(super) fn is_of(&self, thread: &str) -> bool {
-        self.id == thread
+        self.field("id") == Some(thread)
     }
 
-    pub(super) fn describe(self, session: &mut Foreign) {
+    pub(super) fn describe(&self, session: &mut Foreign) {
         session.parent = self.parent().and_then(session_id).filter(|parent| *parent != session.id);
         session.name = self.name();
-        session.branch = json::field(&self.git, "branch").map(str::to_owned);
-        session.created_at = self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339);
-        session.cwd = self.cwd;
+        session.branch = self.0.pointer("/git/branch").and_then(Value::as_str).map(str::to_owned);
+        session.created_at = self.0.get("timestamp").and_then(json::instant);
+        session.cwd = self.field("cwd").map(str::to_owned);
     }
 
     pub(super) fn parent(&self) -> Option<&str> {
-        self.parent_thread_id.as_deref().or_else(|| json::field(self.spawn(), "parent_thread_id"))
+        self.field("parent_thread_id").or_else(|| self.spawn("parent_thread_id"))
     }
 
     /// Where this agent stands among those that work together, such as `/root/scout`.
     pub(super) fn agent_path(&self) -> Option<&str> {
-        self.agent_path.as_deref().or_else(|| json::field(self.spawn(), "agent_path"))
+        self.field("agent_path").or_else(|| self.spawn("agent_path"))
+    }
+
+    pub(super) fn history_base(&self) -> Option<HistoryBase> {
+        let base = self.0.get("history_base")?;
+        // The id of a rollout, whatever the name says.
+        let rollout = json::field(base, "thread_id")?.to_owned();
+        Some(HistoryBase { rollout, end: base.get("end_ordinal_exclusive")?.as_u64()? })
+    }
+
+    /// Where a sub-agent's own history begins; what comes before is its parent's.
+    pub(super) fn own_from(&self) -> u64 {
+        self.0.get("subagent_history_start_ordinal").and_then(Value::as_u64).unwrap_or(0)
     }
 
     fn name(&self) -> Option<String> {
-        let own = [&self.agent_nickname, &self.agent_role].into_iter().flatten().next().map(String::as_str);
-        let spawned = || json::field(self.spawn(), "agent_nickname");
+        let own = self.field("agent_nickname").or_else(|| self.field("agent_role"));
+        let spawned = || self.spawn("agent_nickname").or_else(|| self.spawn("agent_role"));
         // Reviews and the like are sub-agents that nobody named.
-        let kind = || self.source.get("subagent").and_then(Value::as_str);
+        let kind = || self.0.pointer("/source/subagent").and_then(Value::as_str);
         own.or_else(spawned).or_else(kind).map(str::to_owned)
     }
 
-    fn spawn(&self) -> &Value {
-        self.source.pointer("/subagent/thread_spawn").unwrap_or(&Value::Null)
+    fn field(&self, name: &str) -> Option<&str> {
+        json::field(&self.0, name)
+    }
+
+    fn spawn(&self, name: &str) -> Option<&str> {
+        json::field(self.0.pointer("/source/subagent/thread_spawn")?, name)
     }
 }
 

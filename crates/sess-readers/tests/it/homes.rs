@@ -1,9 +1,11 @@
 //! Sample homes: one a kind of agent, laid out as the agent lays out a user's.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use sess_core::{
@@ -36,6 +38,28 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives all files the same time of change.
+pub fn touch(dir: &Path) {
+    let at = UNIX_EPOCH + Duration::from_secs(1_794_480_000);
+    for path in files(dir) {
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(at)).expect("touched");
+    }
+}
+
+/// Returns the files below a directory, by name.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("an entry");
+        match entry.file_type().expect("a kind").is_dir() {
+            true => files.extend(self::files(&entry.path())),
+            false => files.push(entry.path()),
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Returns a home as the agent's reader sees it, with a project below it as the current directory.
