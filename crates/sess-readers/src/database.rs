@@ -204,6 +204,12 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> Option<String> {
     }
 }
 
+/// Returns the bytes of a text or of a blob.
+pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Option<Vec<u8>> {
+    let bytes = row.get_ref(column).ok()?.as_bytes_or_null().ok()??;
+    (bytes.len() <= VALUE_SIZE_BYTES_MAX).then(|| bytes.to_owned())
+}
+
 /// Returns a text that is not empty.
 pub(crate) fn filled(row: &Row<'_>, column: usize) -> Option<String> {
     text(row, column).filter(|text| !text.is_empty())

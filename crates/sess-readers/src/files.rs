@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, Metadata},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    ops::ControlFlow,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -11,7 +12,7 @@ use std::{
 use memchr::{memchr, memchr_iter, memrchr};
 use sess_core::Timestamp;
 
-use crate::{Error, Result};
+use crate::{Error, Result, Told};
 
 /// How much of a file's beginning and end is looked at to list it.
 const HEAD_SIZE_BYTES: u64 = 16 << 10;
@@ -255,6 +256,25 @@ impl<R: Read> Lines<R> {
         self.too_long += u64::from(is_too_long);
         Ok(is_begun)
     }
+}
+
+/// Hands over lines until there are enough. `take` returns nothing for a line that
+/// it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+pub(crate) fn each<R: Read>(
+    mut lines: Lines<R>,
+    told: &mut Told,
+    mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
+) -> Result<()> {
+    while let Some(line) = lines.next()? {
+        match take(line) {
+            Some(ControlFlow::Continue(())) => {}
+            Some(ControlFlow::Break(())) => break,
+            None if lines.is_torn => told.is_torn = true,
+            None => told.bad += 1,
+        }
+    }
+    told.bad += lines.too_long;
+    Ok(())
 }
 
 #[cfg(test)]

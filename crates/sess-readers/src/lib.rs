@@ -8,17 +8,22 @@ mod amp;
 mod catalogue;
 mod claude;
 mod codex;
+mod crush;
 mod cursor;
 mod database;
+mod docker_agent;
 mod document;
 mod error;
 mod files;
 mod gemini;
+mod goose;
 mod homes;
 mod json;
+mod openclaw;
 mod opencode;
 mod repository;
 mod session;
+mod zed;
 
 use std::ops::ControlFlow;
 
@@ -48,8 +53,20 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 6] {
-    [&claude::Claude, &codex::Codex, &gemini::Gemini, &opencode::Opencode, &cursor::Cursor, &amp::Amp]
+pub fn readers() -> [&'static dyn Reader; 11] {
+    [
+        &claude::Claude,
+        &codex::Codex,
+        &gemini::Gemini,
+        &opencode::Opencode,
+        &goose::Goose,
+        &docker_agent::DockerAgent,
+        &openclaw::Openclaw,
+        &cursor::Cursor,
+        &zed::Zed,
+        &crush::Crush,
+        &amp::Amp,
+    ]
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -48,3 +48,28 @@ fn cursor() {
 fn amp() {
     check("amp");
 }
+
+#[test]
+fn goose() {
+    check("goose");
+}
+
+#[test]
+fn docker_agent() {
+    check("docker-agent");
+}
+
+#[test]
+fn openclaw() {
+    check("openclaw");
+}
+
+#[test]
+fn crush() {
+    check("crush");
+}
+
+#[test]
+fn zed() {
+    check("zed");
+}

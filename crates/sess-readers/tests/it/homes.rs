@@ -101,9 +101,9 @@ pub fn written(home: &Path) -> String {
         text += &messages(session);
     }
     for problem in problems {
-        text += &format!("problem: {}\n", problem.replace(&*home.to_string_lossy(), "~"));
+        text += &format!("problem: {problem}\n");
     }
-    text
+    text.replace(&*home.to_string_lossy(), "~")
 }
 
 /// Writes out what is read of a session.
