@@ -100,6 +100,7 @@ pub(crate) struct Ends {
     head: Vec<u8>,
     /// Empty when the head is the whole file.
     tail: Vec<u8>,
+    is_whole: bool,
 }
 
 impl Ends {
@@ -128,7 +129,33 @@ impl Ends {
                 tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
             }
         }
-        Ok(Self { head, tail })
+        Ok(Self { is_whole: size <= whole, head, tail })
+    }
+
+    /// Reads the beginning of what can only be read in order: there is no end to look at.
+    pub(crate) fn of_stream(path: &Path, mut from: impl Read) -> Result<Self> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let mut head = Vec::new();
+        loop {
+            let part = HEAD_SIZE_BYTES + TAIL_SIZE_BYTES;
+            let read = match from.by_ref().take(part).read_to_end(&mut head) {
+                // The rest was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                read => read.map_err(io)? as u64,
+            };
+            if read < part {
+                return Ok(Self { head, tail: Vec::new(), is_whole: true });
+            }
+            if memchr(b'\n', &head).is_some() || head.len() as u64 >= FIRST_LINE_SIZE_BYTES_MAX {
+                head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
+                return Ok(Self { head, tail: Vec::new(), is_whole: false });
+            }
+        }
+    }
+
+    /// Tells whether the lines are all that there are.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     pub(crate) fn head(&self) -> impl Iterator<Item = &[u8]> {
@@ -156,6 +183,9 @@ pub(crate) struct Lines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     path: PathBuf,
+    used: u64,
+    /// Where the line begins that was handed over last.
+    pub start: u64,
     /// Lines that were too long to be read.
     pub too_long: u64,
     /// The last line had no end.
@@ -171,13 +201,15 @@ impl Lines<File> {
 impl<R: Read> Lines<R> {
     pub(crate) fn new(path: &Path, from: R) -> Self {
         let from = BufReader::with_capacity(256 << 10, from);
-        Self { from, line: Vec::new(), path: path.to_owned(), too_long: 0, is_torn: false }
+        let path = path.to_owned();
+        Self { from, line: Vec::new(), path, used: 0, start: 0, too_long: 0, is_torn: false }
     }
 
     /// Returns the next line, without its end; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         loop {
             self.line.clear();
+            self.start = self.used;
             match self.fill() {
                 Err(source) => return Err(Error::Io { path: self.path.clone(), source }),
                 Ok(false) => return Ok(None),
@@ -194,6 +226,11 @@ impl<R: Read> Lines<R> {
         loop {
             let bytes = match self.from.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A compressed stream whose end was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.is_torn = true;
+                    break;
+                }
                 bytes => bytes?,
             };
             if bytes.is_empty() {
@@ -211,6 +248,7 @@ impl<R: Read> Lines<R> {
             }
             let used = part.len() + usize::from(end.is_some());
             self.from.consume(used);
+            self.used += used as u64;
             if end.is_some() {
                 break;
             }

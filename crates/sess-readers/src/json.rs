@@ -100,6 +100,19 @@ pub(crate) fn file(name: &str, mime_type: &str, url: &str) -> Block {
     named("file", &[("name", name), ("mimeType", mime_type), ("data", data)])
 }
 
+/// Returns the path that an address of a file on this machine names.
+pub(crate) fn path(uri: &str) -> Option<String> {
+    let mut rest = uri.strip_prefix("file://")?.as_bytes();
+    let mut path = Vec::new();
+    while let [byte, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *byte == b'%').and_then(|it| str::from_utf8(it).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        path.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(path).ok().filter(|path| path.starts_with('/'))
+}
+
 /// A text field of an object, or nothing.
 pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
@@ -151,6 +164,16 @@ mod tests {
         check("<ide_selection lines=\"1\">x</ide_selection>do it", "do it");
         check("<system-reminder> without an end", "<system-reminder> without an end");
         check("<system-reminders>x</system-reminder>", "<system-reminders>x</system-reminder>");
+    }
+
+    #[test]
+    fn addresses_of_files_are_paths_and_others_are_not() {
+        let check = |uri: &str, to: &str| assert_eq!(path(uri).unwrap_or_default(), to, "{uri}");
+        check("file:///home/dev/acme%20api", "/home/dev/acme api");
+        check("file:///a%2", "/a%2");
+        check("file:///a%zz%", "/a%zz%");
+        check("file:///%ff", "");
+        check("vscode-remote://host/a", "");
     }
 
     #[test]

@@ -4,13 +4,18 @@
 //! hand over the messages of one. Formats change monthly, so a reader goes on past
 //! what it does not know, and what cannot be read costs itself alone.
 
+mod amp;
 mod catalogue;
 mod claude;
+mod codex;
 mod crush;
+mod cursor;
 mod database;
 mod docker_agent;
+mod document;
 mod error;
 mod files;
+mod gemini;
 mod goose;
 mod homes;
 mod json;
@@ -50,15 +55,19 @@ pub trait Reader: Send + Sync {
 }
 
 /// Every format that can be read.
-pub fn readers() -> [&'static dyn Reader; 7] {
+pub fn readers() -> [&'static dyn Reader; 11] {
     [
         &claude::Claude,
+        &codex::Codex,
+        &gemini::Gemini,
         &opencode::Opencode,
         &goose::Goose,
         &docker_agent::DockerAgent,
         &openclaw::Openclaw,
-        &crush::Crush,
+        &cursor::Cursor,
         &zed::Zed,
+        &crush::Crush,
+        &amp::Amp,
     ]
 }
 

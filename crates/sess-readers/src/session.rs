@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
+use crate::files::Lines;
+
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
@@ -83,6 +85,18 @@ pub struct Told {
     pub unknown: u64,
     /// The last line was only half there: somebody is writing, or a write was cut short.
     pub is_torn: bool,
+}
+
+impl Told {
+    /// Counts what the lines of a file were at their end: a last one that nobody wrote the rest
+    /// of yet is no damage.
+    pub(crate) fn close<R>(&mut self, is_last_bad: bool, lines: &Lines<R>) {
+        if is_last_bad && lines.is_torn {
+            self.bad -= 1;
+            self.is_torn = true;
+        }
+        self.bad += lines.too_long;
+    }
 }
 
 /// Makes a session id of another agent's, whatever it is made of.

@@ -1,13 +1,18 @@
 //! Sample homes: one a kind of agent, laid out as the agent lays out a user's.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
-use sess_core::transcript::{self, Tools};
-use sess_readers::{Catalogue, Foreign, Homes, reader};
+use sess_core::{
+    message::Block,
+    transcript::{self, Tools},
+};
+use sess_readers::{Catalogue, Entry, Foreign, Homes, Told, reader};
 
 /// Returns where the sample of an agent is.
 pub fn sample(agent: &str) -> PathBuf {
@@ -33,6 +38,28 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives all files the same time of change.
+pub fn touch(dir: &Path) {
+    let at = UNIX_EPOCH + Duration::from_secs(1_794_480_000);
+    for path in files(dir) {
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(at)).expect("touched");
+    }
+}
+
+/// Returns the files below a directory, by name.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("an entry");
+        match entry.file_type().expect("a kind").is_dir() {
+            true => files.extend(self::files(&entry.path())),
+            false => files.push(entry.path()),
+        }
+    }
+    files.sort();
+    files
 }
 
 /// Returns a home as the agent's reader sees it, with a project below it as the current directory.
@@ -104,4 +131,32 @@ pub fn messages(session: &Foreign) -> String {
         Ok(told) => text + &format!("--- {told:?}\n\n"),
         Err(error) => text + &format!("--- {error}\n\n"),
     }
+}
+
+/// Returns all that is read of a session.
+pub fn told(session: &Foreign) -> (Vec<Entry>, Told) {
+    let mut entries = Vec::new();
+    let told = reader(session.source).expect("a reader").read(session, &mut |entry| {
+        entries.push(entry);
+        ControlFlow::Continue(())
+    });
+    (entries, told.expect("read"))
+}
+
+/// Says what is read of a session: its texts and the names of tools, those of messages that
+/// were taken back in brackets.
+pub fn words(session: &Foreign) -> String {
+    let word = |block: &Block| match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.clone(),
+        Block::ToolCall { name, .. } => name.clone(),
+        Block::Compaction { .. } => "|".to_owned(),
+        Block::SubSession { session_id } => format!("→{session_id}"),
+        Block::Image { .. } => "image".to_owned(),
+        Block::Other(_) => "other".to_owned(),
+    };
+    let bracket = |entry: &Entry, word: String| if entry.is_rewound { format!("({word})") } else { word };
+    let words = told(session).0;
+    let words =
+        words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));
+    words.collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,9 @@
 //! Readers, tried on samples of every agent's files.
 
+mod amp;
+mod codex;
+mod cursor;
 mod databases;
+mod gemini;
 mod golden;
 mod homes;
