@@ -105,3 +105,9 @@ pub fn messages(session: &Foreign) -> String {
         Err(error) => text + &format!("--- {error}\n\n"),
     }
 }
+
+/// Returns the ids of the messages whose line has something in it.
+pub fn lines<'a>(written: &'a str, what: &str) -> Vec<&'a str> {
+    let found = written.lines().filter(|line| line.contains(what));
+    found.filter_map(|line| line.strip_prefix("--- ")?.split(' ').next()).collect()
+}
