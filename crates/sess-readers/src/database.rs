@@ -1,9 +1,10 @@
 //! Opening SQLite files of other programs so that not a byte of theirs changes.
 //!
 //! SQLite makes the `-wal` and `-shm` beside a database where they are missing, even for one
-//! who only reads. So a database that has both is read through them, as one of its users;
-//! one that has neither is read as a file that nobody changes, which is then checked; and one
-//! with a log alone, which a crash left behind, is copied and the copy is read.
+//! who only reads, and notes its readers in the latter. So a database that has both is read
+//! through them, as one of its users that may not write; one that has neither is read as a file
+//! that nobody changes, which is then checked; and one with a log alone, which a crash left
+//! behind, is copied and the copy is read.
 
 use std::{
     fs::{self, File, Metadata, Permissions},
@@ -183,7 +184,10 @@ impl Table {
 
 /// Returns the error of a database that has not what its agent's sessions are made of.
 pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
-    Error::Format { path: path.to_owned(), what: format!("it has no table `{table}` as far as it is known") }
+    Error::Format {
+        path: path.to_owned(),
+        what: format!("it has no table `{table}` with the columns that sessions are read from"),
+    }
 }
 
 /// Returns the numbers in the first column of a query for one session: keys for [`Database::step`].
