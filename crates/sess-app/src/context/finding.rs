@@ -180,7 +180,7 @@ impl App {
         let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
-            (children == Children::Included || foreign.parent.is_none())
+            (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
                 && own.as_ref() != Some(&(foreign.source, foreign.id.clone()))
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)

@@ -2,10 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, Permissions},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, BufRead, BufReader, Read},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
 };
@@ -45,7 +45,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, u64> {
 
 /// Reads everything in a home, and checks that no file of it was made or changed.
 #[track_caller]
-fn read_only(home: &Path) -> String {
+pub fn read_only(home: &Path) -> String {
     let before = files(home);
     let text = written(home);
     assert_eq!(files(home), before, "something was written");
@@ -203,6 +203,14 @@ fn a_database_that_cannot_be_read_costs_itself_and_is_told_of() {
                 .execute_batch("CREATE TABLE sessions (n INTEGER); CREATE TABLE threads (n)")
                 .expect("a table");
         });
+        // Not ours to read; for the superuser there is no such thing.
+        let mut forbidden = tempfile::NamedTempFile::new().expect("a file");
+        forbidden.as_file_mut().set_permissions(Permissions::from_mode(0o000)).expect("forbidden");
+        if fs::read(forbidden.path()).is_err() {
+            check_damaged(agent, path, |path| {
+                fs::set_permissions(path, Permissions::from_mode(0o000)).expect("forbidden");
+            });
+        }
         // Somewhere else.
         check_damaged(agent, path, |path| {
             let elsewhere = path.with_extension("elsewhere");
@@ -229,7 +237,7 @@ fn pages_overwritten_in_the_middle_never_cost_more_than_the_database() {
 }
 
 /// Changes a database, and returns what is read of it.
-fn changed(agent: &str, sql: &str) -> String {
+pub fn changed(agent: &str, sql: &str) -> String {
     let home = copy(agent);
     let (_, path) = DATABASES.into_iter().find(|(name, _)| *name == agent).expect("known");
     let database = Connection::open(home.path().join(path)).expect("opened");

@@ -5,7 +5,11 @@ use std::{fs, path::Path};
 use crate::homes::{copy, touch, written};
 
 /// Compares with the golden file; `SESS_BLESS=1` writes it.
+<<<<<<< HEAD
 #[expect(clippy::disallowed_methods, reason = "who runs the tests says whether to write")]
+=======
+#[expect(clippy::disallowed_methods, reason = "there is no other way to ask a test for something")]
+>>>>>>> rb
 fn check(agent: &str) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{agent}.txt"));
     let home = copy(agent);

@@ -133,6 +133,7 @@ pub fn messages(session: &Foreign) -> String {
     }
 }
 
+<<<<<<< HEAD
 /// Returns all that is read of a session.
 pub fn told(session: &Foreign) -> (Vec<Entry>, Told) {
     let mut entries = Vec::new();
@@ -159,4 +160,10 @@ pub fn words(session: &Foreign) -> String {
     let words =
         words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));
     words.collect::<Vec<_>>().join(" ")
+=======
+/// Returns the ids of the messages whose line has something in it.
+pub fn lines<'a>(written: &'a str, what: &str) -> Vec<&'a str> {
+    let found = written.lines().filter(|line| line.contains(what));
+    found.filter_map(|line| line.strip_prefix("--- ")?.split(' ').next()).collect()
+>>>>>>> rb
 }
