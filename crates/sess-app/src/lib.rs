@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod follow_ups;
 mod following;
+pub mod handoff;
 mod history;
 mod imports;
 mod managing;
@@ -53,6 +54,7 @@ pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, 
 pub use error::{Error, Kind, Result};
 pub use events::{Event, EventPage, ReadEvents};
 pub use following::{Happened, SeenMessage, TranscriptPage, What};
+pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
 pub use managing::PatchSession;

@@ -387,7 +387,7 @@ fn around_note(earlier: u64, later: u64, shown: u64) -> String {
 }
 
 /// Cuts the middle out of a text that is longer than `bytes_max`, and says how much.
-fn cut(text: &str, bytes_max: usize) -> String {
+pub fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();
     }

@@ -409,7 +409,7 @@ impl App {
     }
 
     /// Returns a session as a list shows it.
-    pub(super) async fn listed(&self, found: &Found) -> Result<Listed> {
+    pub(crate) async fn listed(&self, found: &Found) -> Result<Listed> {
         let (foreign, stored) = match found {
             Found::Stored(session) => return Ok(listed(session)),
             Found::Foreign(foreign, stored) => (foreign, stored),
