@@ -3,6 +3,7 @@
 mod amp;
 mod codex;
 mod cursor;
+mod damage;
 mod gemini;
 mod golden;
 mod homes;
