@@ -7,3 +7,4 @@ mod damage;
 mod gemini;
 mod golden;
 mod homes;
+mod mutation;
