@@ -13,7 +13,7 @@ use sess_core::{
 use crate::{
     Entry, Error, Foreign, Place, Result, Take, Told,
     database::{self, Database, Table},
-    json,
+    files, json,
 };
 
 const TABLE: &str = "cursorDiskKV";
@@ -51,6 +51,7 @@ impl Composer {
 }
 
 pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+    let changed_at = files::modified(&files::open(path)?.1);
     let found = database::look(path, |connection| {
         if !Table::of(connection, TABLE)?.has_all(&["key", "value"]) {
             return Ok(None);
@@ -66,7 +67,7 @@ pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             let Some(id) = key.strip_prefix(COMPOSER).and_then(|id| id.parse().ok()) else { continue };
             let value = database::text(row, 1).unwrap_or_default();
             let Some(composer) = Composer::parse(&value).filter(|it| it.is_of(&id)) else { continue };
-            sessions.extend(session(connection, path, id, &composer)?);
+            sessions.extend(session(connection, path, id, &composer, changed_at)?);
         }
         Ok(Some(sessions))
     })?;
@@ -79,6 +80,7 @@ fn session(
     path: &Path,
     id: SessionId,
     composer: &Composer,
+    changed_at: Timestamp,
 ) -> rusqlite::Result<Option<Foreign>> {
     // The first prompt says where it was asked, and what.
     let asked = composer.headers().find(|(_, is_prompt)| *is_prompt).or_else(|| composer.headers().next());
@@ -91,7 +93,7 @@ fn session(
     };
     let instant = |name: &str| composer.0.get(name).and_then(json::instant);
     let created_at = instant("createdAt");
-    let updated_at = instant("lastUpdatedAt").or(created_at).unwrap_or_default();
+    let updated_at = instant("lastUpdatedAt").or(created_at).unwrap_or(changed_at);
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Cursor, id, place, updated_at);
     session.created_at = created_at;
