@@ -1,9 +1,10 @@
 //! Opening SQLite files of other programs so that not a byte of theirs changes.
 //!
 //! SQLite makes the `-wal` and `-shm` beside a database where they are missing, even for one
-//! who only reads. So a database that has both is read through them, as one of its users;
-//! one that has neither is read as a file that nobody changes, which is then checked; and one
-//! with a log alone, which a crash left behind, is copied and the copy is read.
+//! who only reads, and notes its readers in the latter. So a database that has both is read
+//! through them, as one of its users that may not write; one that has neither is read as a file
+//! that nobody changes, which is then checked; and one with a log alone, which a crash left
+//! behind, is copied and the copy is read.
 
 use std::{
     fs::{self, File, Metadata, Permissions},
@@ -183,7 +184,10 @@ impl Table {
 
 /// Returns the error of a database that has not what its agent's sessions are made of.
 pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
-    Error::Format { path: path.to_owned(), what: format!("it has no table `{table}` as far as it is known") }
+    Error::Format {
+        path: path.to_owned(),
+        what: format!("it has no table `{table}` with the columns that sessions are read from"),
+    }
 }
 
 /// Returns the numbers in the first column of a query for one session: keys for [`Database::step`].
@@ -356,4 +360,85 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_is_handed_over_once_while_somebody_writes() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let path = temp.path().join("rows.db");
+        let writer = Connection::open(&path).expect("made");
+        writer.execute_batch("CREATE TABLE rows (n INTEGER PRIMARY KEY, text TEXT)").expect("a table");
+        for n in 0..100 {
+            writer.execute("INSERT INTO rows VALUES (?1, 'before')", [n]).expect("inserted");
+        }
+        let mut database = Database::at(&path);
+        let keys =
+            database.look(|it| keys(it, "SELECT n FROM rows WHERE text = ?1", "before")).expect("keys");
+        let mut seen = Vec::new();
+        let row = |it: &Connection, key| {
+            it.query_row("SELECT n, text FROM rows WHERE n = ?1", [key], |row| {
+                Ok((row.get::<_, i64>(0)?, text(row, 1)))
+            })
+        };
+        let give = |(n, text): (i64, Option<String>)| {
+            // What is read later is what was written meanwhile; row 90 is gone by then.
+            if n == 10 {
+                writer
+                    .execute_batch("UPDATE rows SET text = 'after'; DELETE FROM rows WHERE n = 90")
+                    .expect("written");
+            }
+            seen.push((n, text.expect("a text")));
+            ControlFlow::Continue(())
+        };
+        database.step(&keys, row, give).expect("read");
+        let expected = (0..100).filter(|n| *n != 90);
+        let at = |n: i64| if n < 32 { "before" } else { "after" };
+        assert_eq!(seen, expected.map(|n| (n, at(n).to_owned())).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn queries_run_again_when_the_database_changed_under_them() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let path = temp.path().join("rows.db");
+        let writer = Connection::open(&path).expect("made");
+        writer.execute_batch("CREATE TABLE rows (n INTEGER); INSERT INTO rows VALUES (0)").expect("a table");
+        let mut runs = 0;
+        let seen = look(&path, |it| {
+            runs += 1;
+            let n: i64 = it.query_row("SELECT n FROM rows", [], |row| row.get(0))?;
+            if runs < 3 {
+                writer.execute("UPDATE rows SET n = ?1", [runs])?;
+            }
+            Ok(n)
+        });
+        assert_eq!((seen.expect("read"), runs), (2, 3));
+        let always = look(&path, |_| writer.execute("INSERT INTO rows VALUES (randomblob(9000))", []));
+        assert!(matches!(always, Err(Error::Busy(_))));
+    }
+
+    #[test]
+    fn instants_are_numbers_or_texts_of_several_kinds() {
+        let check = |value: &str, at: &str| {
+            let connection = Connection::open_in_memory().expect("opened");
+            let told = connection.query_row(&format!("SELECT {value}"), [], |row| Ok(instant(row, 0)));
+            let told = told.expect("asked").map(|at| at.to_string()).unwrap_or_default();
+            assert_eq!(told, at, "{value}");
+        };
+        check("1794301200", "2026-11-10T09:00:00Z");
+        check("1794301200000", "2026-11-10T09:00:00Z");
+        check("'1794301200000'", "2026-11-10T09:00:00Z");
+        check("1794301200.5", "2026-11-10T09:00:00Z");
+        check("'2026-11-10T09:00:00+00:00'", "2026-11-10T09:00:00Z");
+        check("'2026-11-10 09:00:00'", "2026-11-10T09:00:00Z");
+        check("'2026-11-10T09:00:00'", "2026-11-10T09:00:00Z");
+        check("'2026-11-10 11:00:00.25 +0200 CEST m=+0.01'", "2026-11-10T09:00:00.250Z");
+        check("'soon'", "");
+        check("''", "");
+        check("NULL", "");
+        check("9e99", "");
+    }
 }

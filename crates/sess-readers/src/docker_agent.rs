@@ -5,7 +5,7 @@
 
 mod chat;
 
-use std::{ops::ControlFlow, path::Path};
+use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
@@ -59,8 +59,10 @@ impl Reader for DockerAgent {
         })?;
         if keys.is_empty() {
             let items = database.look(|connection| column(connection, session))?;
-            for item in items.ok_or_else(|| Error::Gone(path.clone()))? {
-                if telling.json(&session.id, item).is_break() {
+            let items = items.ok_or_else(|| Error::Gone(path.clone()))?;
+            let children: HashMap<_, _> = children(&session.id, &items).into_iter().collect();
+            for (place, item) in items.iter().enumerate() {
+                if telling.json(item, children.get(&place)).is_break() {
                     break;
                 }
             }
@@ -92,6 +94,7 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
                 decorate(connection, &native, &mut session)?;
             }
             if has_column {
+                session.updated_at = session.updated_at.max(last_in_column(connection, &native)?);
                 inside.extend(nested(connection, &native, &session)?);
             }
             found.push(session);
@@ -131,6 +134,14 @@ fn decorate(connection: &Connection, native: &str, session: &mut Foreign) -> rus
     Ok(())
 }
 
+/// Returns when a session was last spoken in by its column, as far as that tells.
+fn last_in_column(connection: &Connection, native: &str) -> rusqlite::Result<Timestamp> {
+    let sql = "SELECT CASE WHEN json_valid(messages)
+        THEN json_extract(messages, '$[#-1].message.message.created_at') END FROM sessions WHERE id = ?1";
+    let at = connection.prepare_cached(sql)?.query_row([native], |row| Ok(database::instant(row, 0)));
+    Ok(at.optional()?.flatten().unwrap_or_default())
+}
+
 /// Names the sessions that stand in another one's column.
 fn nested(connection: &Connection, native: &str, parent: &Foreign) -> rusqlite::Result<Vec<Foreign>> {
     let mut found = Vec::new();
@@ -139,9 +150,8 @@ fn nested(connection: &Connection, native: &str, parent: &Foreign) -> rusqlite::
         return Ok(found);
     }
     let mut inside = children(&parent.id, &column_items(connection, native)?);
-    while let Some((of, child)) = inside.pop() {
+    while let Some((_, Child { id, parent: of, session: child })) = inside.pop() {
         let text = |name: &str| json::field(&child, name).filter(|text| !text.is_empty());
-        let Some(id) = text("id").and_then(session_id) else { continue };
         let created_at = child.get("created_at").and_then(json::instant);
         let updated_at = created_at.unwrap_or(parent.updated_at);
         let mut session = Foreign::new(Source::DockerAgent, id, parent.place.clone(), updated_at);
@@ -155,15 +165,20 @@ fn nested(connection: &Connection, native: &str, parent: &Foreign) -> rusqlite::
     Ok(found)
 }
 
-/// Returns the sessions among items, each with the session that it stands in. One without an
-/// id gets one of its place.
-fn children(parent: &SessionId, items: &[Value]) -> Vec<(SessionId, Value)> {
+/// A session that stands among the items of another one.
+struct Child {
+    id: SessionId,
+    parent: SessionId,
+    session: Value,
+}
+
+/// Returns the sessions among items by their places. One without an id gets one of its place.
+fn children(parent: &SessionId, items: &[Value]) -> Vec<(usize, Child)> {
     let found = items.iter().enumerate().filter_map(|(place, item)| {
-        let mut child = item.get("sub_session").filter(|child| child.is_object())?.clone();
-        if json::field(&child, "id").is_none_or(str::is_empty) {
-            child["id"] = Value::from(format!("{parent}.{place}"));
-        }
-        Some((parent.clone(), child))
+        let session = item.get("sub_session").filter(|child| child.is_object())?.clone();
+        let id = json::field(&session, "id").filter(|id| !id.is_empty()).map(str::to_owned);
+        let id = session_id(&id.unwrap_or_else(|| format!("{parent}.{place}")))?;
+        Some((place, Child { id, parent: parent.clone(), session }))
     });
     found.collect()
 }
@@ -175,7 +190,12 @@ fn elements(session: &Value) -> Vec<Value> {
 fn column_items(connection: &Connection, native: &str) -> rusqlite::Result<Vec<Value>> {
     let sql = "SELECT messages FROM sessions WHERE id = ?1";
     let text = connection.prepare_cached(sql)?.query_row([native], |row| Ok(database::text(row, 0)));
-    Ok(text.optional()?.flatten().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    let text = text.optional()?.flatten().unwrap_or_default();
+    if matches!(text.trim(), "" | "null") {
+        return Ok(Vec::new());
+    }
+    // What cannot be read counts as one item that cannot.
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| vec![Value::Null]))
 }
 
 /// Reads a session out of its column, or out of the one of a session around it; none when it is gone.
@@ -198,11 +218,11 @@ fn column(connection: &Connection, session: &Foreign) -> rusqlite::Result<Option
         };
         let mut inside = children(&id, &column_items(connection, &native)?);
         while let Some((_, child)) = inside.pop() {
-            let Some(id) = json::field(&child, "id").and_then(session_id) else { continue };
-            if id == session.id {
-                return Ok(Some(elements(&child)));
+            let items = elements(&child.session);
+            if child.id == session.id {
+                return Ok(Some(items));
             }
-            inside.extend(children(&id, &elements(&child)));
+            inside.extend(children(&child.id, &items));
         }
     }
     Ok(None)
@@ -266,17 +286,13 @@ impl Telling<'_, '_> {
     }
 
     /// Tells an item of the old column.
-    fn json(&mut self, session: &SessionId, item: Value) -> ControlFlow<()> {
+    fn json(&mut self, item: &Value, child: Option<&Child>) -> ControlFlow<()> {
         let message = &item["message"];
         let is_implicit = |value: &Value| value["implicit"].as_bool() == Some(true);
-        if item["sub_session"].is_object() {
-            let child = children(session, &[item]).pop();
-            let child = child.and_then(|(_, child)| session_id(json::field(&child, "id")?));
-            return child.map_or(ControlFlow::Continue(()), |child| {
-                self.give(None, json::sub_session(child, self.last))
-            });
+        if let Some(child) = child {
+            return self.give(None, json::sub_session(child.id.clone(), self.last));
         }
-        if is_implicit(message) || is_implicit(&item) {
+        if is_implicit(message) || is_implicit(item) {
             return ControlFlow::Continue(());
         }
         let agent = |value: &Value| {
@@ -287,11 +303,11 @@ impl Telling<'_, '_> {
             self.chat(None, &message["message"], agent(message).as_deref())
         } else if message.is_object() {
             // Before there were items, an element was the message itself.
-            self.chat(None, message, agent(&item).as_deref())
+            self.chat(None, message, agent(item).as_deref())
         } else if let Some(summary) = item["summary"].as_str().filter(|text| !text.is_empty()) {
             self.give(None, json::compaction(summary, self.last))
         } else {
-            self.chat(None, &item, None)
+            self.chat(None, item, None)
         }
     }
 

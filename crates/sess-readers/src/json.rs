@@ -81,7 +81,7 @@ pub(crate) fn other(fields: Map<String, Value>) -> Block {
     Block::Other(fields)
 }
 
-/// Returns something that is no message of ours: what kind it is, and what is known of it.
+/// Returns a block that this program has no word for: what kind it is, and what is known of it.
 pub(crate) fn named(kind: &str, fields: &[(&str, &str)]) -> Block {
     let known = fields.iter().filter(|(_, value)| !value.is_empty());
     let fields = known.map(|(name, value)| ((*name).to_owned(), Value::from(*value)));

@@ -22,6 +22,7 @@ mod json;
 mod openclaw;
 mod opencode;
 mod repository;
+mod search;
 mod session;
 mod zed;
 
@@ -33,6 +34,7 @@ pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
 pub use homes::Homes;
 pub use repository::common_dir;
+pub use search::{BadPattern, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};
 
 /// Receives messages, oldest first, and says when it has enough.

@@ -62,7 +62,9 @@ impl Reader for Zed {
             "json" => data,
             kind => return Err(format(format!("thread {} is kept as \"{kind}\"", session.id))),
         };
-        let thread: Thread<'_> = serde_json::from_slice(&document)
+        // Damaged bytes inside a text cost these bytes only.
+        let document = String::from_utf8_lossy(&document);
+        let thread: Thread<'_> = serde_json::from_str(&document)
             .map_err(|error| format(format!("thread {}: {error}", session.id)))?;
         let at = session.created_at.unwrap_or(session.updated_at);
         let mut telling = Telling { take, at, children, model: None, usage: None, told: Told::default() };

@@ -509,13 +509,25 @@ pub struct Search {
     #[arg(required = true)]
     pub words: Vec<String>,
 
+    /// The words are a regular expression
+    #[arg(short = 'e', long)]
+    pub regex: bool,
+
+    /// Only sessions of this agent: native, claude, codex, gemini, opencode, …
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+
+    /// Only sessions of the repository around this directory
+    #[arg(long, value_enum, default_value_t = Scope::All)]
+    pub scope: Scope,
+
     /// How many, 100 at most
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    pub limit: usize,
+    pub limit: i64,
 
     /// Go on from here: the cursor of an earlier search
     #[arg(long, value_name = "CURSOR")]
-    pub before: Option<u64>,
+    pub before: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -365,7 +365,8 @@ async fn without_a_place_for_a_store_the_tools_say_that_there_is_none() {
     ] {
         assert_eq!(told(&world.answer(&world.agent("s"), tool, arguments).await), expected, "{tool}");
     }
-    let found = world.app.search(&world.owner(), "word", 5, None, sess_app::Redaction::Masked).await;
+    let ask = sess_app::SearchMessages { text: "word".to_owned(), ..sess_app::SearchMessages::default() };
+    let found = world.app.search(&world.owner(), &ask, |_, _| {}).await;
     assert_eq!(found.expect_err("no store").to_string(), history.trim_start_matches("error: "));
     assert_eq!(std::fs::read_dir(world.home()).expect("a directory").count(), 0);
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The tree that the events of one transcript form: a few dozen bytes an event.
 #[derive(Default)]
@@ -21,8 +22,14 @@ struct Link {
     #[serde(rename = "type")]
     kind: Option<String>,
     id: Option<String>,
-    parent_id: Option<String>,
+    /// Null for the first one; oldest versions have none at all.
+    #[serde(default = "absent")]
+    parent_id: Value,
     target_id: Option<String>,
+}
+
+fn absent() -> Value {
+    Value::Bool(false)
 }
 
 /// Names an event in little memory; two of one transcript are told apart but for one chance in 10^13.
@@ -38,13 +45,13 @@ impl Tree {
         let link: Link = serde_json::from_slice(line).ok()?;
         let kind = link.kind.as_deref().unwrap_or_default();
         let Some(id) = link.id.filter(|_| kind != "session") else { return Some(()) };
-        let by_name = |id: &String| self.places.get(&name(id)).copied();
+        let by_name = |id: &str| self.places.get(&name(id)).copied();
         let place = u32::try_from(self.parents.len()).ok()?;
-        let parent = link.parent_id.as_ref().and_then(by_name);
+        let parent = link.parent_id.as_str().and_then(by_name);
         // What starts the context anew goes on from what was there.
-        let follows = matches!(kind, "reset" | "compaction");
+        let follows = matches!(kind, "reset" | "compaction") || link.parent_id == absent();
         let parent = if parent.is_none() && follows { self.leaf } else { parent };
-        let target = link.target_id.as_ref().and_then(by_name).filter(|_| kind == "leaf");
+        let target = link.target_id.as_deref().and_then(by_name).filter(|_| kind == "leaf");
         self.parents.push(parent);
         self.places.insert(name(&id), place);
         self.leaf = target.or(Some(place));

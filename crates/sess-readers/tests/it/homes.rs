@@ -19,19 +19,21 @@ pub fn sample(agent: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-homes").join(agent)
 }
 
-/// Returns a copy of a sample that a test may damage.
+/// Returns a copy of a sample that a test may damage. Where a format has no times, those of the
+/// files stand in: they are always the same.
 pub fn copy(agent: &str) -> tempfile::TempDir {
     let temp = tempfile::tempdir().expect("a directory");
     copy_all(&sample(agent), temp.path()).expect("copied");
+    touch(temp.path());
     temp
 }
 
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            fs::create_dir(&target)?;
+            fs::create_dir_all(&target)?;
             copy_all(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
@@ -41,7 +43,7 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Gives all files the same time of change.
-pub fn touch(dir: &Path) {
+fn touch(dir: &Path) {
     let at = UNIX_EPOCH + Duration::from_secs(1_794_480_000);
     for path in files(dir) {
         File::options().write(true).open(&path).and_then(|file| file.set_modified(at)).expect("touched");
@@ -159,4 +161,10 @@ pub fn words(session: &Foreign) -> String {
     let words =
         words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the ids of the messages whose line has something in it.
+pub fn lines<'a>(written: &'a str, what: &str) -> Vec<&'a str> {
+    let found = written.lines().filter(|line| line.contains(what));
+    found.filter_map(|line| line.strip_prefix("--- ")?.split(' ').next()).collect()
 }

@@ -2,9 +2,16 @@
 
 mod amp;
 mod codex;
+mod crush;
 mod cursor;
 mod damage;
+mod databases;
+mod docker_agent;
 mod gemini;
 mod golden;
+mod goose;
 mod homes;
 mod mutation;
+mod openclaw;
+mod opencode;
+mod zed;
