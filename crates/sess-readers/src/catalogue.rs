@@ -100,7 +100,13 @@ impl Listing<'_> {
         }
     }
 
-    /// Returns what is in a directory; one that cannot be read becomes a problem.
+    /// Returns what is in a directory inside an agent's own: nothing when that is a link.
+    pub(crate) fn entries_below(&mut self, dir: &Path) -> Vec<files::Item> {
+        if dir.is_symlink() { Vec::new() } else { self.entries(dir) }
+    }
+
+    /// Returns what is in a directory; one that cannot be read becomes a problem. It may be a
+    /// link: people move an agent's store to where there is room.
     pub(crate) fn entries(&mut self, dir: &Path) -> Vec<files::Item> {
         files::entries(dir).unwrap_or_else(|error| {
             self.problem(&error.to_string());

@@ -103,7 +103,7 @@ impl Reader for Claude {
 
 /// Names what sub-agents left below a session, in directories of workflows too.
 fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
-    for item in listing.entries(dir) {
+    for item in listing.entries_below(dir) {
         if item.is_dir {
             if item.name == "workflows" {
                 for workflow in listing.entries(&item.path) {

@@ -44,7 +44,7 @@ impl Reader for Gemini {
         dirs.sort_by_key(|dir| is_hash(&dir.name));
         for dir in dirs.into_iter().filter(|dir| dir.is_dir) {
             cwds.extend(projects.cwd(&dir.path, &dir.name).map(|cwd| (dir.path.clone(), cwd)));
-            for item in listing.entries(&dir.path.join("chats")) {
+            for item in listing.entries_below(&dir.path.join("chats")) {
                 if item.is_dir {
                     sub_agents(&item.path, &item.name, listing);
                 } else if item.name.starts_with("session-") && item.name.ends_with(".jsonl") {

@@ -13,7 +13,7 @@ use sess_core::{
 };
 
 use super::{
-    asked, is_for_the_model,
+    asked,
     item::{self, Done},
     outline::Outline,
     record::{Line, Meta},
@@ -308,8 +308,7 @@ impl<'a, 'b> Reading<'a, 'b> {
 
     /// Adds to the reply that is being put together; what has an id stands for itself.
     fn reply(&mut self, id: Option<String>, block: Block) -> ControlFlow<()> {
-        let is_empty = matches!(&block, Block::Text { text } if text.is_empty() || is_for_the_model(text));
-        if is_empty {
+        if matches!(&block, Block::Text { text } if text.is_empty()) {
             return GO_ON;
         }
         if let Some(pending) = &mut self.pending

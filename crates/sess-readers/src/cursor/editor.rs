@@ -1,7 +1,7 @@
 //! The store of Cursor's editor: conversations under `composerData:<id>`, and their messages
 //! under `bubbleId:<id>:<bubble>`.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use sess_core::{
 use crate::{
     Entry, Error, Foreign, Place, Result, Take, Told,
     database::{self, Database, Table},
-    json,
+    files, json,
 };
 
 const TABLE: &str = "cursorDiskKV";
@@ -25,6 +25,11 @@ struct Composer(Value);
 impl Composer {
     fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().map(Self)
+    }
+
+    /// Tells whether it is the one that was looked for: an index may be damaged.
+    fn is_of(&self, id: &SessionId) -> bool {
+        json::field(&self.0, "composerId").is_none_or(|own| own == id.as_str())
     }
 
     /// Returns which messages there are, in their order, and whether each is a prompt.
@@ -46,6 +51,7 @@ impl Composer {
 }
 
 pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+    let changed_at = files::modified(&files::open(path)?.1);
     let found = database::look(path, |connection| {
         if !Table::of(connection, TABLE)?.has_all(&["key", "value"]) {
             return Ok(None);
@@ -60,8 +66,8 @@ pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             let key = database::text(row, 0).unwrap_or_default();
             let Some(id) = key.strip_prefix(COMPOSER).and_then(|id| id.parse().ok()) else { continue };
             let value = database::text(row, 1).unwrap_or_default();
-            let Some(composer) = Composer::parse(&value) else { continue };
-            sessions.extend(session(connection, path, id, &composer)?);
+            let Some(composer) = Composer::parse(&value).filter(|it| it.is_of(&id)) else { continue };
+            sessions.extend(session(connection, path, id, &composer, changed_at)?);
         }
         Ok(Some(sessions))
     })?;
@@ -74,6 +80,7 @@ fn session(
     path: &Path,
     id: SessionId,
     composer: &Composer,
+    changed_at: Timestamp,
 ) -> rusqlite::Result<Option<Foreign>> {
     // The first prompt says where it was asked, and what.
     let asked = composer.headers().find(|(_, is_prompt)| *is_prompt).or_else(|| composer.headers().next());
@@ -86,7 +93,7 @@ fn session(
     };
     let instant = |name: &str| composer.0.get(name).and_then(json::instant);
     let created_at = instant("createdAt");
-    let updated_at = instant("lastUpdatedAt").or(created_at).unwrap_or_default();
+    let updated_at = instant("lastUpdatedAt").or(created_at).unwrap_or(changed_at);
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Cursor, id, place, updated_at);
     session.created_at = created_at;
@@ -104,11 +111,12 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
     let id = &session.id;
     let found = database.look(|connection| {
         let Some(value) = value(connection, &format!("{COMPOSER}{id}"))? else { return Ok(None) };
-        let Some(composer) = Composer::parse(&value) else { return Ok(None) };
+        let Some(composer) = Composer::parse(&value).filter(|it| it.is_of(id)) else { return Ok(None) };
         let mut statement = connection.prepare("SELECT rowid FROM cursorDiskKV WHERE key = ?1")?;
-        let keys = composer
-            .headers()
-            .map(|(name, _)| statement.query_row([key(id, name)], |row| row.get::<_, i64>(0)).optional());
+        let keys = composer.headers().map(|(name, _)| {
+            let rowid = statement.query_row([key(id, name)], |row| row.get::<_, i64>(0)).optional()?;
+            Ok(rowid.map(|rowid| (rowid, name.to_owned())))
+        });
         let keys = keys.collect::<rusqlite::Result<Vec<_>>>()?;
         Ok(Some((composer.conversation().cloned().collect::<Vec<_>>(), keys)))
     })?;
@@ -121,13 +129,18 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
     }
     // A message that was named and is not there.
     telling.told.bad = keys.iter().filter(|key| key.is_none()).count() as u64;
-    let keys: Vec<i64> = keys.into_iter().flatten().collect();
+    let names: HashMap<i64, String> = keys.iter().flatten().cloned().collect();
+    let rowids: Vec<i64> = keys.into_iter().flatten().map(|(rowid, _)| rowid).collect();
     database.step(
-        &keys,
+        &rowids,
         |connection, rowid| {
             let sql = "SELECT value FROM cursorDiskKV WHERE rowid = ?1";
             let value = connection.query_row(sql, [rowid], |row| Ok(database::text(row, 0)))?;
-            Ok(serde_json::from_str::<Value>(&value.unwrap_or_default()).unwrap_or_default())
+            let bubble: Value = serde_json::from_str(&value.unwrap_or_default()).unwrap_or_default();
+            // The index of a damaged store may lead to another conversation's message.
+            let is_named = json::field(&bubble, "bubbleId")
+                .is_none_or(|name| names.get(&rowid).is_some_and(|it| it == name));
+            Ok(if is_named { bubble } else { Value::Null })
         },
         |bubble| telling.bubble(&bubble),
     )?;

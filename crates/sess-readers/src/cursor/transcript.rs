@@ -35,7 +35,7 @@ pub(super) fn list(dir: &Path, parent: Option<&str>, listing: &mut Listing<'_>) 
 }
 
 fn below(dir: &Path, parent: Option<&str>, depth: usize, listing: &mut Listing<'_>) {
-    for item in listing.entries(dir) {
+    for item in listing.entries_below(dir) {
         if item.is_dir && depth > 0 {
             let above = dir.file_name().and_then(|name| name.to_str());
             let parent = if item.name == "subagents" { above } else { parent };

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use sess_core::message::Block;
 
-use crate::homes::{list, told, words};
+use crate::homes::{copy, list, told, words};
 
 const A: &str = "019a0000-0000-7000-8000-00000000000a";
 const B: &str = "019a0000-0000-7000-8000-00000000000b";
@@ -237,4 +237,25 @@ fn a_plain_file_counts_before_its_compressed_copy_and_a_torn_copy_is_still_read(
     fs::write(dir.join(format!("{name}.zst")), &packed[..packed.len() - 3]).expect("written");
     let (entries, counts) = told(&list(temp.path()).0[0]);
     assert!(!entries.is_empty() && counts.is_torn, "{counts:?}");
+}
+
+#[test]
+fn an_index_that_cannot_be_read_costs_the_names_in_it_and_an_old_one_is_not_asked() {
+    let temp = copy("codex");
+    let state = temp.path().join(".codex/state_5.sqlite");
+    let bytes = fs::read(&state).expect("read");
+    let titles = || {
+        let (sessions, problems) = list(temp.path());
+        assert_eq!(sessions.len(), 4);
+        let named = sessions.iter().any(|session| session.title.starts_with("Webhook retry"));
+        (named, problems.len())
+    };
+    fs::remove_file(temp.path().join(".codex/session_index.jsonl")).expect("removed");
+    assert_eq!(titles(), (true, 0));
+    fs::write(&state, &bytes[..5_000]).expect("written");
+    assert_eq!(titles(), (false, 1));
+    fs::write(&state, "").expect("written");
+    assert_eq!(titles(), (false, 0));
+    fs::write(temp.path().join(".codex/state_12.sqlite"), &bytes).expect("written");
+    assert_eq!(titles(), (true, 0));
 }

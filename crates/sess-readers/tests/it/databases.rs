@@ -15,13 +15,14 @@ use rusqlite::Connection;
 use crate::homes::{copy, copy_all, list, sample, written};
 
 /// Agents with a database, and where it is.
-const DATABASES: [(&str, &str); 6] = [
+const DATABASES: [(&str, &str); 7] = [
     ("opencode", ".local/share/opencode/opencode.db"),
     ("goose", ".local/share/goose/sessions/sessions.db"),
     ("docker-agent", ".cagent/session.db"),
     ("openclaw", ".openclaw/agents/main/agent/openclaw-agent.sqlite"),
     ("crush", "acme-api/.crush/crush.db"),
     ("zed", ".local/share/zed/threads/threads.db"),
+    ("cursor", ".config/Cursor/User/globalStorage/state.vscdb"),
 ];
 
 /// Returns every file below a directory, with a hash of what is in it.

@@ -19,10 +19,12 @@ pub fn sample(agent: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-homes").join(agent)
 }
 
-/// Returns a copy of a sample that a test may damage.
+/// Returns a copy of a sample that a test may damage. Where a format has no times, those of the
+/// files stand in: they are always the same.
 pub fn copy(agent: &str) -> tempfile::TempDir {
     let temp = tempfile::tempdir().expect("a directory");
     copy_all(&sample(agent), temp.path()).expect("copied");
+    touch(temp.path());
     temp
 }
 
@@ -41,7 +43,7 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Gives all files the same time of change.
-pub fn touch(dir: &Path) {
+fn touch(dir: &Path) {
     let at = UNIX_EPOCH + Duration::from_secs(1_794_480_000);
     for path in files(dir) {
         File::options().write(true).open(&path).and_then(|file| file.set_modified(at)).expect("touched");
@@ -133,7 +135,6 @@ pub fn messages(session: &Foreign) -> String {
     }
 }
 
-<<<<<<< HEAD
 /// Returns all that is read of a session.
 pub fn told(session: &Foreign) -> (Vec<Entry>, Told) {
     let mut entries = Vec::new();
@@ -160,10 +161,10 @@ pub fn words(session: &Foreign) -> String {
     let words =
         words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));
     words.collect::<Vec<_>>().join(" ")
-=======
+}
+
 /// Returns the ids of the messages whose line has something in it.
 pub fn lines<'a>(written: &'a str, what: &str) -> Vec<&'a str> {
     let found = written.lines().filter(|line| line.contains(what));
     found.filter_map(|line| line.strip_prefix("--- ")?.split(' ').next()).collect()
->>>>>>> rb
 }

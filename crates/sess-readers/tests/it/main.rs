@@ -1,19 +1,17 @@
 //! Readers, tried on samples of every agent's files.
 
-<<<<<<< HEAD
 mod amp;
 mod codex;
-mod cursor;
-mod databases;
-mod gemini;
-=======
 mod crush;
+mod cursor;
+mod damage;
 mod databases;
 mod docker_agent;
->>>>>>> rb
+mod gemini;
 mod golden;
 mod goose;
 mod homes;
+mod mutation;
 mod openclaw;
 mod opencode;
 mod zed;
