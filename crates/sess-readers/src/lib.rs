@@ -34,7 +34,7 @@ pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
 pub use homes::Homes;
 pub use repository::common_dir;
-pub use search::{BadPattern, Hit, Hits, Matcher, search};
+pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};
 
 /// Receives messages, oldest first, and says when it has enough.
