@@ -28,9 +28,10 @@ const WALLS: &[Wall] = &[
     Wall { name: "sess-agent", uses: &["sess-core"], tests_use: &["stub-models"] },
     Wall { name: "sess-protocol", uses: &[], tests_use: &[] },
     Wall { name: "sess-work", uses: &["sess-core"], tests_use: &[] },
+    Wall { name: "sess-readers", uses: &["sess-core"], tests_use: &[] },
     Wall {
         name: "sess-app",
-        uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent", "sess-work"],
+        uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent", "sess-work", "sess-readers"],
         tests_use: &["stub-models"],
     },
     // Its tests are the other process that appends while somebody follows, and the models that answer.
@@ -42,7 +43,15 @@ const WALLS: &[Wall] = &[
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {
         name: "sess",
-        uses: &["sess-core", "sess-protocol", "sess-app", "sess-server", "sess-agent", "sess-work"],
+        uses: &[
+            "sess-core",
+            "sess-protocol",
+            "sess-app",
+            "sess-server",
+            "sess-agent",
+            "sess-work",
+            "sess-readers",
+        ],
         tests_use: &["sess-store", "stub-models"],
     },
     // It stands in for the world outside, so it knows nothing of ours.

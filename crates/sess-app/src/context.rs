@@ -1,20 +1,21 @@
 //! Context: finding an earlier session, and reading it as a transcript.
 
+mod finding;
+mod foreign;
 mod reader;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
     MessageId, SessionKey, Source, Timestamp,
-    identity::Claim,
     policy::{self, Standing},
     redact::redact,
-    reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::Session,
     transcript::{self, Heading, Tools},
 };
-use sess_store::{Archived, SessionFilter, Store};
+use sess_store::Store;
 
+pub(crate) use self::finding::{Children, Found, listed_foreign};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 
@@ -23,8 +24,6 @@ const LIST_LEN: usize = 20;
 const LIST_LEN_MAX: usize = 100;
 /// Totals are exact up to here.
 const TOTAL_MAX: u64 = 1_000;
-/// How many sessions are looked at to tell whether a prefix is unique.
-const PREFIX_MATCHES_MAX: usize = 1_000;
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +68,10 @@ pub struct Listed {
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
+    /// There are more messages than that: the session is too long to be counted for a list.
+    #[serde(rename = "numMessagesIsMinimum", skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
+    pub num_messages_is_minimum: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -114,52 +117,92 @@ pub struct Transcript {
     pub omitted_later: u64,
     /// How many secrets were masked.
     pub redacted: u64,
+    /// How many records of another agent's file could not be read.
+    #[serde(skip_serializing_if = "is_none", default)]
+    pub damaged: u64,
+    /// How many messages were taken back in that session, and are not shown.
+    #[serde(skip_serializing_if = "is_none", default)]
+    pub taken_back: u64,
     /// The transcript, as Markdown.
     pub transcript: String,
+}
+
+impl Transcript {
+    fn of(session: &Session, title: String, window: transcript::Window, redacted: u64) -> Self {
+        Self {
+            session_id: session.id.to_string(),
+            num_messages: session.num_messages,
+            shown: window.shown,
+            omitted: window.earlier,
+            omitted_later: window.later,
+            redacted,
+            damaged: 0,
+            taken_back: 0,
+            transcript: window.text,
+            title,
+        }
+    }
+}
+
+fn heading<'a>(session: &'a Session, title: &'a str) -> Heading<'a> {
+    Heading {
+        id: session.id.as_str(),
+        title,
+        created_at: Some(session.created_at).filter(|at| *at != Timestamp::default()),
+        num_messages: session.num_messages,
+    }
+}
+
+/// Returns how many bytes a transcript may have.
+fn budget(asked: Option<i64>) -> usize {
+    match asked {
+        None => transcript::BUDGET_BYTES,
+        Some(bytes) => usize::try_from(bytes)
+            .unwrap_or(0)
+            .clamp(transcript::BUDGET_BYTES_MIN, transcript::BUDGET_BYTES_MAX),
+    }
 }
 
 impl App {
     /// Lists earlier sessions, most recent activity first.
     pub async fn list_sessions(&self, caller: &Caller, ask: &ListSessions) -> Result<Listing> {
-        let Some(filter) = self.filter(caller, ask).await? else {
-            return Ok(Listing { sessions: Vec::new(), total: 0, total_is_minimum: false });
-        };
         let limit = match ask.limit {
             Some(limit @ 1..) => usize::try_from(limit).unwrap_or(LIST_LEN_MAX).min(LIST_LEN_MAX),
             Some(_) | None => LIST_LEN,
         };
-        let store = self.store()?;
-        let sessions = first_readable(&*store, &filter, limit).await?;
-        let counted = store.count_sessions(&filter, TOTAL_MAX + 1).await?;
-        Ok(Listing {
-            sessions: sessions.iter().map(listed).collect(),
-            total: counted.min(TOTAL_MAX),
-            total_is_minimum: counted > TOTAL_MAX,
-        })
+        let page = self.page(caller, ask, limit, TOTAL_MAX + 1).await?;
+        let mut sessions = Vec::with_capacity(page.sessions.len());
+        for found in &page.sessions {
+            sessions.push(self.listed(found).await?);
+        }
+        Ok(Listing { sessions, total: page.total.min(TOTAL_MAX), total_is_minimum: page.total > TOTAL_MAX })
     }
 
     /// Renders an earlier session within a budget, the newest part first.
     pub async fn read_session(&self, caller: &Caller, ask: &ReadSession) -> Result<Transcript> {
-        let budget = match ask.max_bytes {
-            None => transcript::BUDGET_BYTES,
-            Some(bytes) => usize::try_from(bytes)
-                .unwrap_or(0)
-                .clamp(transcript::BUDGET_BYTES_MIN, transcript::BUDGET_BYTES_MAX),
-        };
-        let session = self.resolve(caller, &ask.session_id).await?;
-        let store = self.store()?;
+        let budget = budget(ask.max_bytes);
         let tools = if ask.without_tools { Tools::Hidden } else { Tools::Shown };
+        let around = ask.around.as_deref().map(str::trim).filter(|around| !around.is_empty());
+        let session = match self.find(caller, &ask.session_id).await? {
+            Found::Stored(session) => session,
+            Found::Foreign(foreign, stored) => {
+                let asked = foreign::Asked {
+                    title: stored.map(|stored| stored.title).filter(|title| !title.is_empty()),
+                    part: around
+                        .map_or(foreign::Part::Newest, |around| foreign::Part::Around(around.to_owned())),
+                    tools,
+                    redaction: allowed(caller, ask.redaction),
+                    budget,
+                };
+                return self.read_foreign(*foreign, asked).await;
+            }
+        };
+        let store = self.store()?;
         let scope = self.visible(caller).await?;
         let redaction = allowed(caller, ask.redaction);
         let reader = Reader { store: &*store, tools, redaction, scope };
         let (title, redacted_title) = masked(&session.title, redaction);
-        let heading = Heading {
-            id: &session.id,
-            title: &title,
-            created_at: Some(session.created_at).filter(|at| *at != Timestamp::default()),
-            num_messages: session.num_messages,
-        };
-        let around = ask.around.as_deref().map(str::trim).filter(|around| !around.is_empty());
+        let heading = heading(&session, &title);
         let (window, redacted) = match around {
             None => reader.newest(&session, &heading, budget).await?,
             Some(around) => {
@@ -167,123 +210,39 @@ impl App {
                 reader.around(&session, &heading, seq, budget).await?
             }
         };
-        Ok(Transcript {
-            session_id: session.id.to_string(),
-            num_messages: session.num_messages,
-            shown: window.shown,
-            omitted: window.earlier,
-            omitted_later: window.later,
-            redacted: redacted + redacted_title,
-            transcript: window.text,
-            title,
-        })
+        Ok(Transcript::of(&session, title.clone(), window, redacted + redacted_title))
     }
 
-    /// Finds the session that a reference means to this caller.
-    ///
-    /// What the caller may not see does not exist for it.
-    pub async fn resolve(&self, caller: &Caller, text: &str) -> Result<Session> {
+    /// Renders what stands in the caller's own session before its last compaction: the part that
+    /// its model does not see any more.
+    pub async fn read_compacted(&self, caller: &Caller, max_bytes: Option<i64>) -> Result<Transcript> {
         self.home()?;
-        let reference = Reference::parse(text)?;
-        let text = text.trim();
-        let not_found = || ReferenceError::NotFound(text.to_owned());
-        if self.is_own(caller, &reference).await? {
-            return Err(ReferenceError::Current.into());
+        if caller.standing == Standing::Owner {
+            return Err(Error::Invalid("only an agent has a current session; use read_session".to_owned()));
         }
-        if !self.has_store() {
-            return Err(match reference {
-                Reference::Relative(offset) => {
-                    ReferenceError::OutOfRange { reference: text.to_owned(), offset, have: 0 }.into()
-                }
-                _ => not_found().into(),
-            });
+        let own = self.named_session(caller).await?;
+        let kept = self.foreign_sessions(Some(own.source)).await?;
+        if let Some(foreign) = kept.into_iter().find(|foreign| foreign.id == own.id) {
+            let asked = foreign::Asked {
+                title: None,
+                part: foreign::Part::Compacted,
+                tools: Tools::Shown,
+                redaction: Redaction::Masked,
+                budget: budget(max_bytes),
+            };
+            return self.read_foreign(foreign, asked).await;
         }
+        let not_compacted =
+            || Error::NotFound("this session was not compacted: all of it is in front of you".to_owned());
+        let session = self.stored_session(&own.id).await?.ok_or_else(not_compacted)?;
         let store = self.store()?;
         let scope = self.visible(caller).await?;
-        let found = match reference {
-            Reference::Relative(offset) => return self.relative(caller, text, offset).await,
-            Reference::Nothing => Ok(None),
-            Reference::Key(key) => store.session_by_key(&key).await,
-            Reference::Native(source, id) => {
-                store.session(&id).await.map(|found| found.filter(|session| session.source == source))
-            }
-            Reference::Id(id) => match store.session(&id).await {
-                Ok(None) => Ok(self.by_prefix(&scope, &*store, id.as_str()).await?),
-                found => found,
-            },
-        };
-        let session = match found {
-            // Whose a damaged session is cannot be told, so only who sees all hears of it.
-            Err(sess_store::Error::Damaged(_)) if scope != policy::Scope::All => None,
-            found => found?,
-        };
-        let session = session.ok_or_else(not_found)?;
-        let lineage = self.lineage(caller).await?;
-        if lineage.iter().any(|own| own.id == session.id) {
-            return Err(ReferenceError::Current.into());
-        }
-        if !self.is_inside(&scope, &session).await? {
-            return Err(not_found().into());
-        }
-        Ok(session)
-    }
-
-    /// Tells whether a reference names the session that asks, be it stored yet or not.
-    async fn is_own(&self, caller: &Caller, reference: &Reference) -> Result<bool> {
-        if caller.standing == Standing::Owner {
-            return Ok(false);
-        }
-        let own = match self.named_session(caller).await {
-            Err(Error::Store(sess_store::Error::Damaged(_))) => return Ok(false),
-            own => own?,
-        };
-        Ok(match reference {
-            Reference::Id(id) => *id == own.id,
-            Reference::Native(source, id) => *source == own.source && *id == own.id,
-            Reference::Key(key) => *key == own.key,
-            Reference::Relative(_) | Reference::Nothing => false,
-        })
-    }
-
-    async fn relative(&self, caller: &Caller, text: &str, offset: u64) -> Result<Session> {
-        let out_of_range = |have| ReferenceError::OutOfRange { reference: text.to_owned(), offset, have };
-        let Some(filter) = self.filter(caller, &ListSessions::default()).await? else {
-            return Err(out_of_range(0).into());
-        };
-        let store = self.store()?;
-        let rows = store.count_sessions(&filter, u64::MAX).await?;
-        if offset > rows {
-            return Err(out_of_range(rows).into());
-        }
-        let place = usize::try_from(offset).unwrap_or(usize::MAX);
-        let mut newest = first_readable(&*store, &filter, place).await?;
-        match newest.pop() {
-            Some(session) if newest.len() + 1 == place => Ok(session),
-            last => Err(out_of_range(newest.len() as u64 + u64::from(last.is_some())).into()),
-        }
-    }
-
-    async fn by_prefix(
-        &self,
-        scope: &policy::Scope,
-        store: &dyn Store,
-        prefix: &str,
-    ) -> Result<Option<Session>> {
-        if prefix.len() < PREFIX_LEN_MIN {
-            return Ok(None);
-        }
-        let mut matches = Vec::new();
-        for session in store.sessions_by_prefix(prefix, PREFIX_MATCHES_MAX).await? {
-            // Sessions out of sight do not make a prefix ambiguous.
-            if self.is_inside(scope, &session).await? {
-                matches.push(session);
-            }
-        }
-        if matches.len() > 1 {
-            let (reference, matches) = (prefix.to_owned(), matches.len() as u64);
-            return Err(ReferenceError::Ambiguous { reference, matches }.into());
-        }
-        Ok(matches.pop())
+        let reader = Reader { store: &*store, tools: Tools::Shown, redaction: Redaction::Masked, scope };
+        let title = plain(&session.title);
+        let heading = heading(&session, &title);
+        let compacted = reader.compacted(&session, &heading, budget(max_bytes)).await?;
+        let (window, redacted) = compacted.ok_or_else(not_compacted)?;
+        Ok(Transcript::of(&session, title.clone(), window, redacted))
     }
 
     pub(crate) async fn is_inside(&self, scope: &policy::Scope, session: &Session) -> Result<bool> {
@@ -293,56 +252,6 @@ impl App {
         }
         Ok(scope.admits(session, &above))
     }
-
-    /// Writes the question as a filter; `None` when the answer is empty without asking.
-    async fn filter(&self, caller: &Caller, ask: &ListSessions) -> Result<Option<SessionFilter>> {
-        self.home()?;
-        // The owner is no session: what it names is only what it asks about.
-        if let (Standing::Agent, Claim::Invalid(error)) = (caller.standing, &caller.identity.session) {
-            return Err(error.clone().into());
-        }
-        if !self.has_store() {
-            return Ok(None);
-        }
-        let agent = match self.visible(caller).await? {
-            policy::Scope::All => None,
-            policy::Scope::Agent(agent) => Some(agent),
-            // Everything below the caller is a sub-session, and those are never listed.
-            policy::Scope::Tree(_) | policy::Scope::Nothing => return Ok(None),
-        };
-        let cwd = match ask.scope {
-            Scope::All => None,
-            Scope::Repo => Some(
-                self.settings().repo.clone().or_else(|| self.settings().cwd.clone()).ok_or_else(|| {
-                    Error::Invalid("scope \"repo\" needs a working directory, and there is none".to_owned())
-                })?,
-            ),
-        };
-        Ok(Some(SessionFilter {
-            agent,
-            source: ask.source,
-            title: ask.query.clone().filter(|query| !query.is_empty()),
-            cwd,
-            archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
-            except: self.lineage(caller).await?.into_iter().map(|session| session.id).collect(),
-        }))
-    }
-}
-
-/// Returns the first `limit` sessions that can be read.
-///
-/// The store leaves out damaged ones after it has counted to its limit: what
-/// they leave open is filled from further down, so that a list is as long as
-/// it can be, and `-2` is the second of it.
-async fn first_readable(store: &dyn Store, filter: &SessionFilter, limit: usize) -> Result<Vec<Session>> {
-    let mut readable = store.list_sessions(filter, 0, limit).await?;
-    let mut seen = limit as u64;
-    while readable.len() < limit && seen < store.count_sessions(filter, u64::MAX).await? {
-        let more = limit - readable.len();
-        readable.extend(store.list_sessions(filter, seen, more).await?);
-        seen += more as u64;
-    }
-    Ok(readable)
 }
 
 pub(crate) fn listed(session: &Session) -> Listed {
@@ -356,7 +265,20 @@ pub(crate) fn listed(session: &Session) -> Listed {
         source: session.source.to_string(),
         agent: session.agent.to_string(),
         cwd: session.cwd.clone(),
+        num_messages_is_minimum: false,
     }
+}
+
+/// Tells whether a count is not worth a field.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Does what reads files where it holds nobody up.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Error::Unavailable("reading other agents' sessions broke off; try again".to_owned()))
 }
 
 /// Returns how much a caller gets to see: only the owner may ask for unmasked text.

@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod follow_ups;
 mod following;
+pub mod handoff;
 mod history;
 mod imports;
 mod managing;
@@ -53,6 +54,7 @@ pub use context::{ListSessions, Listed, Listing, ReadSession, Redaction, Scope, 
 pub use error::{Error, Kind, Result};
 pub use events::{Event, EventPage, ReadEvents};
 pub use following::{Happened, SeenMessage, TranscriptPage, What};
+pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
 pub use managing::PatchSession;
@@ -62,7 +64,7 @@ pub use reviews::Review;
 pub use rows::ListRows;
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
-pub use search::{Found, SearchHit};
+pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages};
 pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
@@ -93,6 +95,8 @@ pub struct Settings {
     pub repo: Option<String>,
     /// What this machine is called.
     pub host: String,
+    /// Where other agents keep their sessions; none when they are not to be read.
+    pub homes: Option<sess_readers::Homes>,
     /// The clock.
     pub now: fn() -> Timestamp,
     /// 128 random bits.
@@ -121,6 +125,8 @@ struct Inner {
     leaving: watch::Sender<usize>,
     /// Ended runs that are being settled here.
     settling: watch::Sender<HashSet<RunId>>,
+    /// What is known of other agents' sessions.
+    catalogue: Mutex<sess_readers::Catalogue>,
 }
 
 impl App {
@@ -142,6 +148,7 @@ impl App {
             news: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
+            catalogue: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -1,77 +1,367 @@
-//! Search: finding the message that said it.
+//! Search: finding the message that said it, in our own sessions and in other agents'.
 
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use schemars::JsonSchema;
 use serde::Serialize;
-use sess_core::policy;
-use sess_store::{Matching, Position, SearchQuery, Term};
+use sess_core::{Source, Timestamp, message::Role, policy, session::Session};
+use sess_readers::{Before, Foreign, Matcher};
+use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, Term};
 
-use crate::{App, Caller, Error, Listed, Redaction, Result, context};
+use crate::{App, Caller, Error, ListSessions, Listed, Redaction, Result, Scope, context};
 
 const LIMIT_MAX: usize = 100;
+/// How many are found when nobody says.
+pub const SEARCH_LEN: usize = 20;
 /// How much of a message is shown around what was found, in characters.
 const SNIPPET_CHARS: usize = 160;
 /// More words than this make no search better.
 const TERMS_MAX: usize = 16;
+/// The most messages of one instant that a cursor passes over.
+const SHOWN_MAX: usize = 10_000;
+/// How many messages of our own an expression is tried on at a time.
+const PAGE_LEN: usize = 256;
+
+/// What to search for, and where.
+#[derive(Clone, Debug, Default)]
+pub struct SearchMessages {
+    /// Words, or a regular expression.
+    pub text: String,
+    pub is_expression: bool,
+    pub scope: Scope,
+    pub source: Option<Source>,
+    pub limit: Option<i64>,
+    /// The cursor of an earlier search.
+    pub before: Option<String>,
+    pub redaction: Redaction,
+}
 
 /// What was found, newest first.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Found {
     pub hits: Vec<SearchHit>,
     /// Give this back to see older ones; absent at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(with = "String")]
+    pub cursor: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SearchHit {
     pub session: Listed,
+    /// Give this to `read_session` as `around`.
     pub message_id: String,
+    /// Its place among the messages of its session.
     pub seq: u64,
-    pub role: sess_core::message::Role,
+    #[schemars(with = "String")]
+    pub role: Role,
+    /// RFC 3339, UTC.
     pub timestamp: String,
     pub snippet: String,
 }
 
+/// How far a search got, in our own sessions and in other agents'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    position: Option<Position>,
+    foreign: Option<Before>,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = self.position {
+            write!(f, "{}", position.0)?;
+        }
+        match self.foreign {
+            Some(before) => write!(f, ".{}.{}", before.at.as_millis(), before.shown),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let number = |text: &str| text.parse::<u64>().ok();
+        let before = |at: &str, shown: &str| {
+            let at = Timestamp::from_millis(at.parse().ok()?)?;
+            let shown = usize::try_from(number(shown)?).ok().filter(|shown| *shown <= SHOWN_MAX)?;
+            Some(Before { at, shown })
+        };
+        let cursor = match parts[..] {
+            [position] => {
+                number(position).map(|position| Self { position: Some(Position(position)), foreign: None })
+            }
+            ["", at, shown] => before(at, shown).map(|before| Self { position: None, foreign: Some(before) }),
+            [position, at, shown] => number(position)
+                .zip(before(at, shown))
+                .map(|(position, before)| Self { position: Some(Position(position)), foreign: Some(before) }),
+            _ => None,
+        };
+        cursor.ok_or_else(|| {
+            Error::Invalid("the cursor is none that a search gave; search again without it".to_owned())
+        })
+    }
+}
+
+/// A hit, and how to go on after it.
+struct Placed {
+    hit: SearchHit,
+    at: Timestamp,
+    position: Option<Position>,
+}
+
 impl App {
-    /// Finds messages that contain all the words, newest first.
+    /// Finds messages, newest first. `told` hears how many bytes of other agents' files of how
+    /// many were looked through.
     pub async fn search(
         &self,
         caller: &Caller,
-        text: &str,
-        limit: usize,
-        before: Option<u64>,
-        redaction: Redaction,
+        ask: &SearchMessages,
+        told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<Found> {
-        let redaction = context::allowed(caller, redaction);
-        let mut query = parse(text)?;
+        let query = if ask.is_expression { None } else { Some(parse(&ask.text)?) };
+        let matcher = match &query {
+            None => expression(&ask.text)?,
+            Some(query) => words(query),
+        };
+        let cursor: Cursor = ask.before.as_deref().map(str::parse).transpose()?.unwrap_or_default();
+        let limit = match ask.limit {
+            Some(limit @ 1..) => usize::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX),
+            Some(_) | None => SEARCH_LEN,
+        };
         self.home()?;
-        if !self.has_store() {
-            return Ok(Found { hits: Vec::new(), cursor: None });
-        }
+        let redaction = context::allowed(caller, ask.redaction);
         let scope = self.visible(caller).await?;
-        if let policy::Scope::Agent(agent) = &scope {
+        let matcher = Arc::new(matcher);
+        let seek = Seek { caller, ask, scope, matcher, cursor, limit, redaction };
+        // A cursor names the part that has more; the first search has none.
+        let is_first = ask.before.is_none();
+        let mut found = Vec::new();
+        let mut is_cut = false;
+        if (is_first || cursor.position.is_some()) && self.has_store() {
+            let ours = match query {
+                Some(query) => self.search_index(&seek, query).await?,
+                None => self.search_messages(&seek).await?,
+            };
+            is_cut |= ours.len() >= limit;
+            found.extend(ours);
+        }
+        if is_first || cursor.foreign.is_some() {
+            let (theirs, is_more) = self.search_foreign(&seek, told).await?;
+            is_cut |= is_more;
+            found.extend(theirs);
+        }
+        found.sort_by(|a, b| b.at.cmp(&a.at));
+        is_cut |= found.len() > limit;
+        found.truncate(limit);
+        Ok(Found {
+            cursor: is_cut.then(|| next(&found, cursor).to_string()),
+            hits: found.into_iter().map(|it| it.hit).collect(),
+        })
+    }
+
+    /// Asks the full-text index of the store.
+    async fn search_index(&self, seek: &Seek<'_>, mut query: SearchQuery) -> Result<Vec<Placed>> {
+        if let policy::Scope::Agent(agent) = &seek.scope {
             query.agent = Some(agent.clone());
         }
-        let limit = limit.clamp(1, LIMIT_MAX);
-        let found = self.store()?.search(&query, before.map(Position), limit).await?;
-        let cursor = (found.len() == limit).then(|| found.last().map(|hit| hit.message.position.0)).flatten();
+        query.source = seek.ask.source;
+        let found = self.store()?.search(&query, seek.cursor.position, seek.limit).await?;
         let mut hits = Vec::new();
         for hit in found {
-            if !self.is_inside(&scope, &hit.session).await? {
-                continue;
+            if self.is_inside(&seek.scope, &hit.session).await? && self.is_asked(seek, &hit.session)? {
+                let Ok(body) = hit.message.parse() else { continue };
+                let text = body.plain_text();
+                hits.push(Placed {
+                    hit: SearchHit {
+                        session: context::listed(&hit.session),
+                        message_id: hit.message.id.to_string(),
+                        seq: hit.message.seq,
+                        role: body.role,
+                        timestamp: body.timestamp.to_string(),
+                        snippet: seek.snippet(&text),
+                    },
+                    at: body.timestamp,
+                    position: Some(hit.message.position),
+                });
             }
-            let Ok(body) = hit.message.parse() else { continue };
-            let (plain, _) = context::masked(&body.plain_text(), redaction);
-            hits.push(SearchHit {
-                session: context::listed(&hit.session),
-                message_id: hit.message.id.to_string(),
-                seq: hit.message.seq,
-                role: body.role,
-                timestamp: body.timestamp.to_string(),
-                snippet: snippet(&plain, &query),
-            });
         }
-        Ok(Found { hits, cursor })
+        Ok(hits)
     }
+
+    /// Tries an expression on every message of the store, the newest sessions first.
+    async fn search_messages(&self, seek: &Seek<'_>) -> Result<Vec<Placed>> {
+        let store = self.store()?;
+        let filter = SessionFilter { source: seek.ask.source, ..SessionFilter::default() };
+        let mut hits: Vec<Placed> = Vec::new();
+        let mut seen = 0;
+        loop {
+            let sessions = store.list_sessions(&filter, seen, PAGE_LEN).await?;
+            if sessions.is_empty() {
+                return Ok(hits);
+            }
+            seen += sessions.len() as u64;
+            // The newest last: they are taken from the end, with what is below each.
+            let mut rest: Vec<Session> = sessions.into_iter().rev().collect();
+            while let Some(session) = rest.pop() {
+                // Nothing in it, nor in any that follows, is newer than what was found.
+                if hits.len() >= seek.limit && hits.last().is_some_and(|last| last.at > session.updated_at) {
+                    return Ok(hits);
+                }
+                if !self.is_inside(&seek.scope, &session).await? || !self.is_asked(seek, &session)? {
+                    continue;
+                }
+                rest.extend(store.children(&session.key).await?);
+                let mut span = Span::Last;
+                loop {
+                    let page = store.messages(&session.id, span, PAGE_LEN).await?;
+                    let Some(oldest) = page.messages.first().map(|message| message.seq) else { break };
+                    for message in &page.messages {
+                        let is_older = seek.cursor.position.is_none_or(|before| message.position < before);
+                        let Ok(body) = message.parse() else { continue };
+                        let text = body.plain_text();
+                        if is_older && seek.matcher.find(&text).is_some() {
+                            let hit = SearchHit {
+                                session: context::listed(&session),
+                                message_id: message.id.to_string(),
+                                seq: message.seq,
+                                role: body.role,
+                                timestamp: body.timestamp.to_string(),
+                                snippet: seek.snippet(&text),
+                            };
+                            hits.push(Placed { hit, at: body.timestamp, position: Some(message.position) });
+                        }
+                    }
+                    span = Span::Before(oldest);
+                }
+                hits.sort_by(|a, b| b.position.cmp(&a.position));
+                hits.truncate(seek.limit);
+            }
+        }
+    }
+
+    /// Looks through other agents' files; says whether there are older hits.
+    async fn search_foreign(
+        &self,
+        seek: &Seek<'_>,
+        told: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> Result<(Vec<Placed>, bool)> {
+        let list = ListSessions { scope: seek.ask.scope, source: seek.ask.source, ..ListSessions::default() };
+        let sessions: Arc<Vec<Foreign>> = Arc::new(
+            self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?,
+        );
+        let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
+        let stop = Stop::default();
+        let flag = Arc::clone(&stop.0);
+        let looked = Arc::clone(&sessions);
+        let found =
+            context::blocking(move || sess_readers::search(&looked, &matcher, before, limit, &flag, &told));
+        let found = found.await?;
+        drop(stop);
+        for (place, problem) in &found.problems {
+            tracing::warn!("{} was not searched: {problem}", sessions[*place].reference());
+        }
+        let mut hits = Vec::with_capacity(found.hits.len());
+        for hit in found.hits {
+            let session = &sessions[hit.session];
+            let placed = SearchHit {
+                session: context::listed_foreign(session),
+                message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
+                seq: hit.seq,
+                role: hit.role,
+                timestamp: hit.at.to_string(),
+                snippet: seek.snippet(&hit.text),
+            };
+            hits.push(Placed { hit: placed, at: hit.at, position: None });
+        }
+        Ok((hits, found.is_cut))
+    }
+
+    /// Tells whether a session is one of those that are to be searched.
+    fn is_asked(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
+        let Scope::Repo = seek.ask.scope else { return Ok(true) };
+        let dir = self.repository_dir()?;
+        Ok(session.cwd.as_deref().is_some_and(|cwd| std::path::Path::new(cwd).starts_with(dir)))
+    }
+}
+
+/// What one search goes by.
+struct Seek<'a> {
+    caller: &'a Caller,
+    ask: &'a SearchMessages,
+    scope: policy::Scope,
+    matcher: Arc<Matcher>,
+    cursor: Cursor,
+    limit: usize,
+    redaction: Redaction,
+}
+
+impl Seek<'_> {
+    fn snippet(&self, text: &str) -> String {
+        let (plain, _) = context::masked(text, self.redaction);
+        // Masking moves what was found; where it hid it, the beginning is shown.
+        let found = self.matcher.find(&plain).map_or(0, |found| found.start);
+        snippet(&plain, found)
+    }
+}
+
+/// Ends a search that nobody waits for any longer.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns where the next search goes on.
+///
+/// A part of which nothing was shown goes on where it was: at its newest when it had not begun.
+fn next(found: &[Placed], from: Cursor) -> Cursor {
+    let position = found.iter().filter_map(|it| it.position).min();
+    let theirs = found.iter().filter(|it| it.position.is_none());
+    let foreign = theirs.clone().map(|it| it.at).min().map(|at| {
+        let shown = theirs.filter(|it| it.at == at).count();
+        let before = from.foreign.filter(|before| before.at == at).map_or(0, |before| before.shown);
+        Before { at, shown: shown + before }
+    });
+    let newest = Before { at: Timestamp::from_millis_clamped(i64::MAX), shown: 0 };
+    Cursor {
+        position: position.or(from.position).or(Some(Position(i64::MAX.unsigned_abs()))),
+        foreign: foreign.or(from.foreign).or(Some(newest)),
+    }
+}
+
+fn expression(text: &str) -> Result<Matcher> {
+    let mut matcher = Matcher::default();
+    if text.is_empty() {
+        return Err(Error::Invalid("give an expression to search for".to_owned()));
+    }
+    matcher.expression(text).map_err(|error| Error::Invalid(error.to_string()))?;
+    Ok(matcher)
+}
+
+fn words(query: &SearchQuery) -> Matcher {
+    let mut matcher = Matcher::default();
+    for term in &query.terms {
+        match term.matching {
+            Matching::Whole => matcher.word(&term.text, false),
+            Matching::Prefix => matcher.word(&term.text, true),
+            Matching::Absent => matcher.without(&term.text),
+        }
+    }
+    matcher
 }
 
 /// Reads what a person types: words, `"phrases"`, `beginnings*`, and `-words` that must be absent.
@@ -108,20 +398,23 @@ fn parse(text: &str) -> Result<SearchQuery> {
     Ok(SearchQuery { terms, agent: None, source: None })
 }
 
-/// Cuts the part around the first word that was found, on one line.
-fn snippet(text: &str, query: &SearchQuery) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let folded: Vec<char> = line.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect();
-    let found = query.terms.iter().filter(|term| term.matching != Matching::Absent).find_map(|term| {
-        let wanted: Vec<char> = term.text.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect();
-        folded.windows(wanted.len().max(1)).position(|window| window == wanted.as_slice())
-    });
-    let start = found.unwrap_or(0).saturating_sub(SNIPPET_CHARS / 4);
-    let mut cut: String = line.chars().skip(start).take(SNIPPET_CHARS).collect();
-    if start > 0 {
-        cut.insert(0, '…');
+/// Cuts the part around what was found at a byte of the text, on one line.
+fn snippet(text: &str, found: usize) -> String {
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut before = one_line(&text[..found]);
+    if !before.is_empty() && text[..found].ends_with(char::is_whitespace) {
+        before.push(' ');
     }
-    if start + SNIPPET_CHARS < folded.len() {
+    let (before, after): (Vec<char>, Vec<char>) =
+        (before.chars().collect(), one_line(&text[found..]).chars().collect());
+    let start = before.len().saturating_sub(SNIPPET_CHARS / 4);
+    let room = SNIPPET_CHARS - (before.len() - start);
+    let mut cut = String::new();
+    if start > 0 {
+        cut.push('…');
+    }
+    cut.extend(before[start..].iter().chain(after.iter().take(room)));
+    if after.len() > room {
         cut.push('…');
     }
     cut
@@ -156,10 +449,11 @@ mod tests {
 
     #[test]
     fn a_snippet_is_one_line_around_the_word() {
-        let query = parse("Needle").expect("a word");
-        assert_eq!(snippet("a\n needle\tb", &query), "a needle b");
+        assert_eq!(snippet("a\n needle\tb", 3), "a needle b");
+        assert_eq!(snippet("needle", 0), "needle");
+        assert_eq!(snippet("(needle)", 1), "(needle)");
         let long = format!("{} needle {}", "x".repeat(300), "y".repeat(300));
-        let cut = snippet(&long, &query);
+        let cut = snippet(&long, 301);
         assert!(cut.starts_with("…x") && cut.contains("needle") && cut.ends_with("y…"), "{cut}");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use serde_json::{Map, Value};
 
 use crate::{
-    AgentId, SessionId, Timestamp,
+    Timestamp,
     exchange::is_control_word,
     message::{Block, Body, Provenance, Role},
 };
@@ -35,13 +35,14 @@ pub enum Tools {
 
 /// What the header says about the session.
 pub struct Heading<'a> {
-    pub id: &'a SessionId,
+    pub id: &'a str,
     pub title: &'a str,
     pub created_at: Option<Timestamp>,
     pub num_messages: u64,
 }
 
 /// One block, ready to be placed.
+#[derive(Clone, Debug)]
 pub struct Item {
     /// Without white space at its end. May hold a sub-session's opening heading
     /// above the message, or its end below.
@@ -63,8 +64,8 @@ pub struct Window {
 pub const SUB_SESSION_END: &str = "## end of sub-session";
 
 /// Returns the heading that a sub-session's messages stand under.
-pub fn sub_session_open(id: &SessionId, agent: &AgentId) -> String {
-    format!("## sub-session {id} ({agent})")
+pub fn sub_session_open(id: &str, agent: &str) -> String {
+    format!("## sub-session {id} ({})", one_line(agent))
 }
 
 /// Returns the newest blocks that fit: a contiguous run of whole ones, in
@@ -386,7 +387,7 @@ fn around_note(earlier: u64, later: u64, shown: u64) -> String {
 }
 
 /// Cuts the middle out of a text that is longer than `bytes_max`, and says how much.
-fn cut(text: &str, bytes_max: usize) -> String {
+pub fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();
     }

@@ -72,6 +72,9 @@ pub trait Sessions: Send + Sync {
     /// Returns up to `limit` sessions whose id starts with `prefix`.
     async fn sessions_by_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<Session>>;
 
+    /// Returns those of these ids that are stored, deleted ones left out.
+    async fn known_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>>;
+
     /// Returns the sessions that `parent` spawned itself, oldest first.
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>>;
 

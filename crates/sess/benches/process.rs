@@ -192,6 +192,7 @@ fn plan_writes(runtime: &tokio::runtime::Runtime) {
         configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
         cwd: None,
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         now: Timestamp::default,
         random,

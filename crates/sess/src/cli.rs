@@ -123,8 +123,14 @@ pub enum Command {
     /// Stop a run: a queued one ends at once, a running one is asked to
     Cancel(OneRun),
 
-    /// Find messages: words, "phrases", beginnings*, -absent
+    /// Find messages of all agents: words, "phrases", beginnings*, -absent
     Search(Search),
+
+    /// Hand a session over to another agent: goal, plan, decisions, files and last state in a few pages
+    ///
+    /// Without --to the bundle is printed. With it the bundle is kept in the data directory, and the command that
+    /// goes on there is printed: run it, or give it to whoever shall.
+    Handoff(Handoff),
 
     /// Show, write and review a session's plan
     ///
@@ -509,13 +515,35 @@ pub struct Search {
     #[arg(required = true)]
     pub words: Vec<String>,
 
+    /// The words are a regular expression
+    #[arg(short = 'e', long)]
+    pub regex: bool,
+
+    /// Only sessions of this agent: native, claude, codex, gemini, opencode, …
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+
+    /// Only sessions of the repository around this directory
+    #[arg(long, value_enum, default_value_t = Scope::All)]
+    pub scope: Scope,
+
     /// How many, 100 at most
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    pub limit: usize,
+    pub limit: i64,
 
     /// Go on from here: the cursor of an earlier search
     #[arg(long, value_name = "CURSOR")]
-    pub before: Option<u64>,
+    pub before: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Handoff {
+    #[command(flatten)]
+    pub one: One,
+
+    /// The agent that shall go on: claude, codex, gemini, opencode, goose, cursor, …
+    #[arg(long, value_name = "AGENT")]
+    pub to: Option<String>,
 }
 
 #[derive(Debug, Args)]

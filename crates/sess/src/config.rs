@@ -31,6 +31,7 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::OFlags;
 use sess_app::{ConfigSource, Configured, Settings};
 use sess_core::{Timestamp, agent::Team, policy::ContextVisibility, rules::SessionRules};
+use sess_readers::Homes;
 
 use self::{
     problem::{Origin, Problem, Spot},
@@ -298,6 +299,12 @@ impl Places {
         let config = get(env, "XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| below_home(".config"));
         let config = config.map(|dir| dir.join("intersession/config.yaml"));
         Ok(Self { user_home, home, config, cwd })
+    }
+
+    /// Returns where other agents keep their sessions.
+    fn homes(&self, env: &[(String, String)]) -> Option<Homes> {
+        let variables = env.iter().map(|(name, value)| (name.clone(), value.into()));
+        Some(Homes::new(self.user_home.clone()?, variables, self.cwd.clone()))
     }
 }
 
@@ -569,6 +576,7 @@ impl<'a> Reading<'a> {
             configured: ConfigSource::fixed(Configured::default()),
             cwd: places.cwd.as_deref().map(text),
             repo: repo.as_deref().map(text),
+            homes: places.homes(self.env),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             now,
             random,

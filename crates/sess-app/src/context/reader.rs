@@ -174,7 +174,7 @@ impl Reader<'_> {
         reopen: &str,
         depth: usize,
     ) -> Result<bool> {
-        let open = transcript::sub_session_open(&child.id, &child.agent);
+        let open = transcript::sub_session_open(child.id.as_str(), child.agent.as_str());
         let inner = if reopen.is_empty() { open.clone() } else { format!("{reopen}\n\n{open}") };
         let start = collected.blocks.len();
         let is_whole = Box::pin(self.collect(child, collected, inner, depth + 1)).await?;
@@ -185,6 +185,29 @@ impl Reader<'_> {
             oldest.item.reopen = reopen.to_owned();
         }
         Ok(is_whole)
+    }
+
+    /// Renders the newest blocks before the last compaction, of this session alone; `None` when
+    /// there was none.
+    pub(super) async fn compacted(
+        &self,
+        session: &Session,
+        heading: &Heading<'_>,
+        budget: usize,
+    ) -> Result<Option<(transcript::Window, u64)>> {
+        let mut span = Span::Last;
+        loop {
+            let entries = entries(self.store.messages(&session.id, span, PAGE_LEN).await?);
+            let Some(oldest) = entries.first().map(Entry::seq) else { return Ok(None) };
+            let Some(at) = entries.iter().rev().find(|entry| entry.is_compaction()) else {
+                span = Span::Before(oldest);
+                continue;
+            };
+            let (items, redacted, total) = self.side(session, Span::Before(at.seq()), budget).await?;
+            let window = transcript::newest(heading, total, items.into_iter(), budget);
+            let shown = usize::try_from(window.shown).unwrap_or(usize::MAX);
+            return Ok(Some((window, redacted.iter().take(shown).sum())));
+        }
     }
 
     /// Renders the blocks around one message, of this session alone.
@@ -297,6 +320,15 @@ impl Entry {
     fn is_before(&self, at: Timestamp) -> bool {
         match self {
             Self::Message(_, body) => body.timestamp <= at,
+            Self::Damaged(..) => false,
+        }
+    }
+
+    fn is_compaction(&self) -> bool {
+        match self {
+            Self::Message(_, body) => {
+                body.content.iter().any(|block| matches!(block, Block::Compaction { .. }))
+            }
             Self::Damaged(..) => false,
         }
     }

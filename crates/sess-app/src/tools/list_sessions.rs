@@ -34,12 +34,21 @@ pub(super) struct Args {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum ScopeArg {
+pub(super) enum ScopeArg {
     Repo,
     All,
 }
 
-fn source<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Option<Source>, D::Error> {
+impl From<ScopeArg> for Scope {
+    fn from(scope: ScopeArg) -> Self {
+        match scope {
+            ScopeArg::Repo => Self::Repo,
+            ScopeArg::All => Self::All,
+        }
+    }
+}
+
+pub(super) fn source<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Option<Source>, D::Error> {
     let name = Option::<String>::deserialize(input)?;
     name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
 }
@@ -58,10 +67,7 @@ impl Tool for ListSessionsTool {
     async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Listing)> {
         let ask = ListSessions {
             limit: args.limit,
-            scope: match args.scope {
-                Some(ScopeArg::Repo) => Scope::Repo,
-                Some(ScopeArg::All) | None => Scope::All,
-            },
+            scope: args.scope.map_or(Scope::All, Into::into),
             source: args.source,
             query: args.query,
             include_archived: args.include_archived.unwrap_or(false),

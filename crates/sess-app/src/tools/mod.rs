@@ -7,8 +7,10 @@
 mod agents_list;
 mod exit_plan_mode;
 mod list_sessions;
+mod read_compacted;
 mod read_session;
 mod read_session_plan;
+mod search_sessions;
 mod sessions_history;
 mod sessions_inbox;
 mod sessions_list;
@@ -154,6 +156,8 @@ macro_rules! for_each_tool {
         $do!(exit_plan_mode::ExitPlanMode);
         $do!(list_sessions::ListSessionsTool);
         $do!(read_session::ReadSessionTool);
+        $do!(search_sessions::SearchSessionsTool);
+        $do!(read_compacted::ReadCompactedTool);
         $do!(sessions_list::SessionsList);
         $do!(sessions_history::SessionsHistory);
         $do!(sessions_send::SessionsSend);

@@ -12,6 +12,7 @@ mod plan_review;
 mod plan_sweep;
 mod plans;
 
+mod foreign;
 mod listing;
 mod quiet;
 mod reading;

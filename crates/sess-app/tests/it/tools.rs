@@ -33,6 +33,8 @@ fn each_tool_has_the_title_and_the_hints_of_its_contract() {
             "session_plan: exit_plan_mode Exit Plan Mode (idempotent)",
             "session_context: list_sessions List Sessions (read-only, idempotent)",
             "session_context: read_session Read Session (read-only, idempotent)",
+            "session_context: search_sessions Search Sessions (read-only, idempotent)",
+            "session_context: read_compacted Read Compacted (read-only, idempotent)",
             "sessions: sessions_list List Reachable Sessions (read-only, idempotent)",
             "sessions: sessions_history Read Session History (read-only, idempotent)",
             "sessions: sessions_send Send to Session ()",
@@ -365,7 +367,8 @@ async fn without_a_place_for_a_store_the_tools_say_that_there_is_none() {
     ] {
         assert_eq!(told(&world.answer(&world.agent("s"), tool, arguments).await), expected, "{tool}");
     }
-    let found = world.app.search(&world.owner(), "word", 5, None, sess_app::Redaction::Masked).await;
+    let ask = sess_app::SearchMessages { text: "word".to_owned(), ..sess_app::SearchMessages::default() };
+    let found = world.app.search(&world.owner(), &ask, |_, _| {}).await;
     assert_eq!(found.expect_err("no store").to_string(), history.trim_start_matches("error: "));
     assert_eq!(std::fs::read_dir(world.home()).expect("a directory").count(), 0);
 }

@@ -58,6 +58,7 @@ pub(crate) fn settings(home: &Path) -> Settings {
         configured: sess_app::ConfigSource::fixed(sess_app::Configured::default()),
         cwd: None,
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         now,
         random,

@@ -77,6 +77,7 @@ fn configured_app(home: &Path, configured: Configured) -> App {
         configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         now,
         random,

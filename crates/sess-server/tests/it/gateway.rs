@@ -72,6 +72,7 @@ fn app(home: &Path, configured: Configured) -> App {
         configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         now,
         random,

@@ -74,6 +74,11 @@ impl Sessions for Sqlite {
         )
     }
 
+    async fn known_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>> {
+        let ids = serde_json::to_string(ids).expect("ids are text");
+        self.many("id IN (SELECT value FROM json_each(?1)) AND deleted_at IS NULL", params![ids])
+    }
+
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>> {
         self.many("parent = ?1 AND deleted_at IS NULL ORDER BY created_at, n", params![parent.as_str()])
     }

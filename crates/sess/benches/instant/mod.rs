@@ -80,6 +80,7 @@ pub fn agents(home: &Path, model: Arc<Scripted>, rules: SessionRules) -> Agents 
         configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         now: Timestamp::default,
         random,

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use async_trait::async_trait;
 use console::Style;
 use sess_app::{
-    ReadEvents, Redaction, ReviewPlan, Settings, Signals,
+    ReadEvents, ReviewPlan, SearchMessages, Settings, Signals,
     agents::{Agents, Answer, LEASE, Line, News, Permission, Person, Place, Question, Request},
 };
 use sess_core::{
@@ -72,6 +72,7 @@ fn scratch_context(scratch: &Path, work: &Path) -> anyhow::Result<Context> {
         plans_dir: None,
         cwd: Some(work.to_string_lossy().into_owned()),
         repo: None,
+        homes: None,
         host: "here".to_owned(),
         ..config.settings
     };
@@ -145,7 +146,9 @@ impl Demo<'_> {
         }
 
         self.step("And what was said is found again: `sess search idempotency`")?;
-        for hit in app.search(&owner, "idempotency", 3, None, Redaction::Masked).await?.hits {
+        let ask =
+            SearchMessages { text: "idempotency".to_owned(), limit: Some(3), ..SearchMessages::default() };
+        for hit in app.search(&owner, &ask, |_, _| {}).await?.hits {
             self.show(&one_line(&format!("{}#{} {}", hit.session.id, hit.seq, hit.snippet)))?;
         }
         Ok(())

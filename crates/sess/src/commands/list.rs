@@ -20,10 +20,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     let source = source.map_err(|error: sess_core::session::UnknownSource| Usage(error.to_string()))?;
     let ask = ListSessions {
         limit: Some(args.limit),
-        scope: match args.scope {
-            cli::Scope::Repo => Scope::Repo,
-            cli::Scope::All => Scope::All,
-        },
+        scope: args.scope.into(),
         source,
         query: args.query,
         include_archived: args.archived,
@@ -49,6 +46,15 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
         output.say(&format!("{shown} of {more}{}; `--limit` shows more", listing.total));
     }
     Ok(())
+}
+
+impl From<cli::Scope> for Scope {
+    fn from(scope: cli::Scope) -> Self {
+        match scope {
+            cli::Scope::Repo => Self::Repo,
+            cli::Scope::All => Self::All,
+        }
+    }
 }
 
 /// Whether the rows of a list are the ones that `-1`, `-2`, … mean.

@@ -1,23 +1,33 @@
 //! `sess search`: the message that said it.
 
 use console::{Style, truncate_str};
-use sess_core::Timestamp;
+use sess_app::SearchMessages;
+use sess_core::{Timestamp, session::UnknownSource};
 
 use super::{Context, Progress};
 use crate::{
     cli,
     config::now,
-    output::{Output, ago, one_line},
+    output::{Output, Usage, ago, one_line},
 };
 
 pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyhow::Result<()> {
-    let words = args.words.join(" ");
+    let source = args.source.map(|name| name.parse()).transpose();
+    let ask = SearchMessages {
+        text: args.words.join(" "),
+        is_expression: args.regex,
+        scope: args.scope.into(),
+        source: source.map_err(|error: UnknownSource| Usage(error.to_string()))?,
+        limit: Some(args.limit),
+        before: args.before,
+        redaction: context.redaction,
+    };
     if context.home()?.join("sess.db").exists() {
         let progress = Progress::new("indexing messages");
         context.app.catch_up(&|done, all| progress.set(done, all)).await?;
     }
-    let found =
-        context.app.search(&context.caller, &words, args.limit, args.before, context.redaction).await?;
+    let progress = Progress::new("searching");
+    let found = context.app.search(&context.caller, &ask, move |done, all| progress.set(done, all)).await?;
     if output.json {
         return output.data(&found);
     }

@@ -1,0 +1,574 @@
+//! Finding sessions: our own and other agents', as one list.
+//!
+//! One session is one row: what other agents keep in their files, and what the store knows
+//! of the same session (a star, a plan, a name of the owner's), are put together.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    path::Path,
+    sync::PoisonError,
+};
+
+use sess_core::{
+    SessionId, Source, Timestamp,
+    identity::Claim,
+    message::Role,
+    policy::{self, Standing},
+    reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
+    session::{NewSession, Session},
+};
+use sess_readers::{Foreign, common_dir, reader};
+use sess_store::{Archived, SessionFilter, Store};
+
+use super::{ListSessions, Listed, Scope, blocking, listed, plain};
+use crate::{App, Caller, Error, Result};
+
+/// How many sessions are looked at to tell whether a prefix is unique.
+const PREFIX_MATCHES_MAX: usize = 1_000;
+/// Up to this size a session of another agent is counted when it is listed.
+const COUNTED_SIZE_BYTES_MAX: u64 = 2 << 20;
+
+/// A session that was found.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    Stored(Box<Session>),
+    /// Another agent's, read in place; with what is stored about it.
+    Foreign(Box<Foreign>, Option<Box<Session>>),
+}
+
+impl Found {
+    pub(crate) fn id(&self) -> &SessionId {
+        match self {
+            Self::Stored(session) => &session.id,
+            Self::Foreign(foreign, _) => &foreign.id,
+        }
+    }
+
+    fn source(&self) -> Source {
+        match self {
+            Self::Stored(session) => session.source,
+            Self::Foreign(foreign, _) => foreign.source,
+        }
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Self::Stored(session) => &session.title,
+            Self::Foreign(_, Some(stored)) if !stored.title.is_empty() => &stored.title,
+            Self::Foreign(foreign, _) => &foreign.title,
+        }
+    }
+
+    fn updated_at(&self) -> Timestamp {
+        match self {
+            Self::Stored(session) => session.updated_at,
+            Self::Foreign(foreign, None) => foreign.updated_at,
+            Self::Foreign(foreign, Some(stored)) => foreign.updated_at.max(stored.updated_at),
+        }
+    }
+
+    fn created_at(&self) -> Timestamp {
+        match self {
+            Self::Stored(session) => session.created_at,
+            Self::Foreign(foreign, _) => foreign.created_at.unwrap_or(foreign.updated_at),
+        }
+    }
+
+    fn is_archived(&self) -> bool {
+        match self {
+            Self::Stored(session) => session.archived_at.is_some(),
+            Self::Foreign(foreign, stored) => {
+                foreign.is_archived || stored.as_ref().is_some_and(|stored| stored.archived_at.is_some())
+            }
+        }
+    }
+}
+
+/// Sessions in the order of the list, and how many there are in all.
+pub(super) struct Page {
+    pub(super) sessions: Vec<Found>,
+    /// Counted up to what was asked for.
+    pub(super) total: u64,
+}
+
+impl App {
+    /// Names the sessions of other agents, sub-agents' too.
+    pub(crate) async fn foreign_sessions(&self, source: Option<Source>) -> Result<Vec<Foreign>> {
+        let Some(homes) = self.settings().homes.clone() else { return Ok(Vec::new()) };
+        if source == Some(Source::Native) {
+            return Ok(Vec::new());
+        }
+        let app = self.clone();
+        let look = blocking(move || {
+            let mut catalogue = app.inner.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+            catalogue.look(&homes, source)
+        })
+        .await?;
+        // One warning an agent: a thousand broken files are one piece of news.
+        let mut told: HashMap<Source, (String, usize)> = HashMap::new();
+        for problem in look.problems {
+            told.entry(problem.source).or_insert((problem.what, 0)).1 += 1;
+        }
+        for (source, (what, count)) in told {
+            let others = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            tracing::warn!("a session of {source} was left out: {what}{others}");
+        }
+        Ok(look.sessions)
+    }
+
+    /// Lists the first `limit` sessions that fit, most recent activity first.
+    pub(super) async fn page(
+        &self,
+        caller: &Caller,
+        ask: &ListSessions,
+        limit: usize,
+        most: u64,
+    ) -> Result<Page> {
+        self.home()?;
+        // The owner is no session: what it names is only what it asks about.
+        if let (Standing::Agent, Claim::Invalid(error)) = (caller.standing, &caller.identity.session) {
+            return Err(error.clone().into());
+        }
+        let scope = self.visible(caller).await?;
+        // Everything below the caller is a sub-session, and those are never listed.
+        if matches!(scope, policy::Scope::Tree(_) | policy::Scope::Nothing) {
+            return Ok(Page { sessions: Vec::new(), total: 0 });
+        }
+        let filter = self.filter(caller, ask, &scope).await?;
+        let fitting = self.foreign_that_fit(caller, ask, &scope, Children::LeftOut).await?;
+        let mut found: Vec<Found> =
+            fitting.into_iter().map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
+        let mut total = found.len() as u64;
+        if self.has_store() {
+            let store = self.store()?;
+            let both = join(&*store, &mut found).await?;
+            // What is in both is counted once.
+            let twice = both.iter().filter(|session| is_counted(session, ask)).count() as u64;
+            if !ask.include_archived {
+                found.retain(|found| !found.is_archived());
+                total = found.len() as u64;
+            }
+            let stored = first_readable(&*store, &filter, limit.saturating_add(both.len())).await?;
+            let counted = store.count_sessions(&filter, most.saturating_add(twice)).await?;
+            total = total.saturating_add(counted).saturating_sub(twice);
+            let both: HashSet<&SessionId> = both.iter().map(|session| &session.id).collect();
+            let only_stored = stored.into_iter().filter(|session| !both.contains(&session.id));
+            let only_stored: Vec<Found> =
+                only_stored.map(|session| Found::Stored(Box::new(session))).collect();
+            found.extend(only_stored);
+        }
+        found.sort_by(|a, b| {
+            b.updated_at()
+                .cmp(&a.updated_at())
+                .then_with(|| b.created_at().cmp(&a.created_at()))
+                .then_with(|| a.id().cmp(b.id()))
+        });
+        found.truncate(limit);
+        Ok(Page { sessions: found, total: total.min(most) })
+    }
+
+    /// Returns other agents' sessions that the question is about and the caller may see.
+    pub(crate) async fn foreign_that_fit(
+        &self,
+        caller: &Caller,
+        ask: &ListSessions,
+        scope: &policy::Scope,
+        children: Children,
+    ) -> Result<Vec<Foreign>> {
+        let own = self.own_foreign(caller).await?;
+        let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
+        let mut repositories = Repositories::of(self, ask.scope)?;
+        let fits = |foreign: &Foreign| {
+            (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
+                && !own.as_ref().is_some_and(|(source, id)| is_part_of(foreign, *source, id))
+                && is_visible(scope, foreign)
+                && (ask.include_archived || !foreign.is_archived)
+                && query.as_ref().is_none_or(|query| foreign.title.to_lowercase().contains(query))
+                && repositories.has(foreign)
+        };
+        let mut found = self.foreign_sessions(ask.source).await?;
+        found.retain(fits);
+        Ok(found)
+    }
+
+    /// Returns the caller's own session, when it is another agent's.
+    async fn own_foreign(&self, caller: &Caller) -> Result<Option<(Source, SessionId)>> {
+        if caller.standing == Standing::Owner {
+            return Ok(None);
+        }
+        Ok(match self.named_session(caller).await {
+            Ok(own) => Some((own.source, own.id)),
+            Err(_) => None,
+        })
+    }
+
+    /// Finds the session that a reference means to this caller.
+    ///
+    /// What the caller may not see does not exist for it.
+    pub(crate) async fn find(&self, caller: &Caller, text: &str) -> Result<Found> {
+        self.home()?;
+        let reference = Reference::parse(text)?;
+        let text = text.trim();
+        let not_found = || ReferenceError::NotFound(text.to_owned());
+        if self.is_own(caller, &reference).await? {
+            return Err(ReferenceError::Current.into());
+        }
+        if let Reference::Relative(offset) = reference {
+            return self.relative(caller, text, offset).await;
+        }
+        let scope = self.visible(caller).await?;
+        if let Some(session) = self.find_stored(caller, &reference, &scope).await? {
+            return self.with_files(session).await;
+        }
+        let (source, id) = match &reference {
+            Reference::Native(source, id) => (Some(*source), id),
+            Reference::Id(id) => (None, id),
+            Reference::Key(_) | Reference::Nothing | Reference::Relative(_) => return Err(not_found().into()),
+        };
+        let mut matches = self.foreign_sessions(source).await?;
+        matches.retain(|foreign| is_visible(&scope, foreign));
+        let exact: Vec<Foreign> = matches.iter().filter(|foreign| foreign.id == *id).cloned().collect();
+        let mut found: Vec<Found> = Vec::new();
+        if exact.is_empty() {
+            if id.as_str().len() < PREFIX_LEN_MIN {
+                return Err(not_found().into());
+            }
+            matches.retain(|foreign| foreign.id.as_str().starts_with(id.as_str()));
+            if source.is_none() {
+                let stored = self.stored_by_prefix(&scope, id.as_str()).await?;
+                found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
+            }
+        } else {
+            matches = exact;
+        }
+        let is_new = |foreign: &Foreign, found: &[Found]| {
+            !found.iter().any(|known| *known.id() == foreign.id && known.source() == foreign.source)
+        };
+        for foreign in matches {
+            if is_new(&foreign, &found) {
+                found.push(Found::Foreign(Box::new(foreign), None));
+            }
+        }
+        if found.len() > 1 {
+            let (reference, matches) = (text.to_owned(), found.len() as u64);
+            return Err(ReferenceError::Ambiguous { reference, matches }.into());
+        }
+        match found.pop() {
+            None => Err(not_found().into()),
+            Some(found) if self.is_current(caller, &found).await? => Err(ReferenceError::Current.into()),
+            Some(Found::Stored(session)) => self.with_files(*session).await,
+            Some(found) => Ok(found),
+        }
+    }
+
+    /// Finds a session and makes its row when it has none yet: what the owner says about another
+    /// agent's session is kept in the store.
+    pub async fn resolve(&self, caller: &Caller, text: &str) -> Result<Session> {
+        match self.find(caller, text).await? {
+            Found::Stored(session) | Found::Foreign(_, Some(session)) => Ok(*session),
+            Found::Foreign(foreign, None) => {
+                let created_at = foreign.created_at.unwrap_or(foreign.updated_at);
+                let mut new = NewSession::chat(foreign.id, foreign.source, created_at);
+                new.title = foreign.title;
+                new.cwd = foreign.cwd;
+                Ok(self.store()?.ensure_session(new).await?)
+            }
+        }
+    }
+
+    /// Looks a reference up in the store, without prefixes.
+    async fn find_stored(
+        &self,
+        caller: &Caller,
+        reference: &Reference,
+        scope: &policy::Scope,
+    ) -> Result<Option<Session>> {
+        if !self.has_store() {
+            return Ok(None);
+        }
+        let store = self.store()?;
+        let found = match reference {
+            Reference::Key(key) => store.session_by_key(key).await,
+            Reference::Native(source, id) => {
+                store.session(id).await.map(|found| found.filter(|session| session.source == *source))
+            }
+            Reference::Id(id) => store.session(id).await,
+            Reference::Relative(_) | Reference::Nothing => Ok(None),
+        };
+        let session = match found {
+            // Whose a damaged session is cannot be told, so only who sees all hears of it.
+            Err(sess_store::Error::Damaged(_)) if *scope != policy::Scope::All => None,
+            found => found?,
+        };
+        let Some(session) = session else { return Ok(None) };
+        if self.lineage(caller).await?.iter().any(|own| own.id == session.id) {
+            return Err(ReferenceError::Current.into());
+        }
+        Ok(if self.is_inside(scope, &session).await? { Some(session) } else { None })
+    }
+
+    /// Adds what its agent keeps of a session to what is stored of it.
+    async fn with_files(&self, session: Session) -> Result<Found> {
+        if session.source == Source::Native {
+            return Ok(Found::Stored(Box::new(session)));
+        }
+        let kept = self.foreign_sessions(Some(session.source)).await?;
+        Ok(match kept.into_iter().find(|foreign| foreign.id == session.id) {
+            // An import is as whole as its original, and the owner's own.
+            Some(foreign) if session.num_messages == 0 => {
+                Found::Foreign(Box::new(foreign), Some(Box::new(session)))
+            }
+            Some(_) | None => Found::Stored(Box::new(session)),
+        })
+    }
+
+    /// Tells whether what was found is the session that asks, or one above it.
+    async fn is_current(&self, caller: &Caller, found: &Found) -> Result<bool> {
+        if let Found::Stored(session) = found {
+            return Ok(self.lineage(caller).await?.iter().any(|own| own.id == session.id));
+        }
+        let own = self.own_foreign(caller).await?;
+        Ok(own.is_some_and(|(source, id)| source == found.source() && id == *found.id()))
+    }
+
+    /// Tells whether a reference names the session that asks, be it stored yet or not.
+    async fn is_own(&self, caller: &Caller, reference: &Reference) -> Result<bool> {
+        if caller.standing == Standing::Owner {
+            return Ok(false);
+        }
+        let own = match self.named_session(caller).await {
+            Err(Error::Store(sess_store::Error::Damaged(_))) => return Ok(false),
+            own => own?,
+        };
+        Ok(match reference {
+            Reference::Id(id) => *id == own.id,
+            Reference::Native(source, id) => *source == own.source && *id == own.id,
+            Reference::Key(key) => *key == own.key,
+            Reference::Relative(_) | Reference::Nothing => false,
+        })
+    }
+
+    async fn relative(&self, caller: &Caller, text: &str, offset: u64) -> Result<Found> {
+        let out_of_range = |have| ReferenceError::OutOfRange { reference: text.to_owned(), offset, have };
+        let place = usize::try_from(offset).unwrap_or(usize::MAX);
+        // An offset past the end must not make anybody read as many rows.
+        let all = self.page(caller, &ListSessions::default(), 0, u64::MAX).await?.total;
+        if offset > all {
+            return Err(out_of_range(all).into());
+        }
+        let mut page = self.page(caller, &ListSessions::default(), place, u64::MAX).await?;
+        let have = page.sessions.len() as u64;
+        match page.sessions.pop() {
+            Some(found) if have == offset => Ok(found),
+            _ => Err(out_of_range(have).into()),
+        }
+    }
+
+    async fn stored_by_prefix(&self, scope: &policy::Scope, prefix: &str) -> Result<Vec<Session>> {
+        if !self.has_store() {
+            return Ok(Vec::new());
+        }
+        let mut matches = Vec::new();
+        for session in self.store()?.sessions_by_prefix(prefix, PREFIX_MATCHES_MAX).await? {
+            // Sessions out of sight do not make a prefix ambiguous.
+            if self.is_inside(scope, &session).await? {
+                matches.push(session);
+            }
+        }
+        Ok(matches)
+    }
+
+    /// Writes the question as a filter of the store.
+    async fn filter(
+        &self,
+        caller: &Caller,
+        ask: &ListSessions,
+        scope: &policy::Scope,
+    ) -> Result<SessionFilter> {
+        let agent = match scope {
+            policy::Scope::Agent(agent) => Some(agent.clone()),
+            policy::Scope::All | policy::Scope::Tree(_) | policy::Scope::Nothing => None,
+        };
+        let cwd = match ask.scope {
+            Scope::All => None,
+            Scope::Repo => Some(self.repository_dir()?.to_owned()),
+        };
+        Ok(SessionFilter {
+            agent,
+            source: ask.source,
+            title: ask.query.clone().filter(|query| !query.is_empty()),
+            cwd,
+            archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
+            except: self.lineage(caller).await?.into_iter().map(|session| session.id).collect(),
+        })
+    }
+
+    /// Returns the repository that the caller works in, or the directory when it is in none.
+    pub(crate) fn repository_dir(&self) -> Result<&str> {
+        let dir = self.settings().repo.as_deref().or(self.settings().cwd.as_deref());
+        dir.ok_or_else(|| {
+            Error::Invalid("scope \"repo\" needs a working directory, and there is none".to_owned())
+        })
+    }
+
+    /// Returns a session as a list shows it.
+    pub(crate) async fn listed(&self, found: &Found) -> Result<Listed> {
+        let (foreign, stored) = match found {
+            Found::Stored(session) => return Ok(listed(session)),
+            Found::Foreign(foreign, stored) => (foreign, stored),
+        };
+        let counted = match foreign.num_messages {
+            Some(counted) => Some(counted),
+            None if foreign.place.size_bytes.is_none_or(|size| size <= COUNTED_SIZE_BYTES_MAX) => {
+                count(foreign).await?
+            }
+            None => None,
+        };
+        Ok(Listed {
+            title: plain(found.title()),
+            num_messages: counted.unwrap_or(1),
+            num_messages_is_minimum: counted.is_none(),
+            starred: stored.as_ref().is_some_and(|stored| stored.starred),
+            updated_at: found.updated_at().to_string(),
+            ..listed_foreign(foreign)
+        })
+    }
+}
+
+/// Returns another agent's session as a list shows it, without counting its messages.
+pub(crate) fn listed_foreign(foreign: &Foreign) -> Listed {
+    Listed {
+        id: foreign.reference(),
+        title: plain(&foreign.title),
+        created_at: foreign.created_at.unwrap_or(foreign.updated_at).to_string(),
+        num_messages: foreign.num_messages.unwrap_or(1),
+        starred: false,
+        updated_at: foreign.updated_at.to_string(),
+        source: foreign.source.to_string(),
+        agent: foreign.source.agent().to_string(),
+        cwd: foreign.cwd.clone(),
+        num_messages_is_minimum: foreign.num_messages.is_none(),
+    }
+}
+
+/// Whether sub-agents' sessions are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Children {
+    Included,
+    LeftOut,
+}
+
+/// Which repository's sessions are asked for.
+struct Repositories {
+    wanted: Option<Wanted>,
+    /// What was looked up before: many sessions share a directory.
+    known: HashMap<String, bool>,
+}
+
+struct Wanted {
+    common: Option<std::path::PathBuf>,
+    dir: String,
+}
+
+impl Repositories {
+    fn of(app: &App, scope: Scope) -> Result<Self> {
+        let wanted = match scope {
+            Scope::All => None,
+            Scope::Repo => {
+                let dir = app.repository_dir()?.to_owned();
+                Some(Wanted { common: common_dir(Path::new(&dir)), dir })
+            }
+        };
+        Ok(Self { wanted, known: HashMap::new() })
+    }
+
+    fn has(&mut self, foreign: &Foreign) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        let Some(cwd) = &foreign.cwd else { return false };
+        *self.known.entry(cwd.clone()).or_insert_with(|| {
+            let cwd = Path::new(cwd);
+            cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
+        })
+    }
+}
+
+/// Tells whether a session is the one named, or its sub-agent's.
+fn is_part_of(foreign: &Foreign, source: Source, id: &SessionId) -> bool {
+    foreign.source == source && (foreign.id == *id || foreign.parent.as_ref() == Some(id))
+}
+
+/// Tells whether a caller with this scope may see another agent's session.
+fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
+    match scope {
+        policy::Scope::All => true,
+        policy::Scope::Agent(agent) => foreign.source.agent() == *agent,
+        policy::Scope::Tree(_) | policy::Scope::Nothing => false,
+    }
+}
+
+/// Adds what is stored about other agents' sessions; returns those rows.
+async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<Session>> {
+    let mut by_source: HashMap<Source, Vec<SessionId>> = HashMap::new();
+    for found in found.iter() {
+        by_source.entry(found.source()).or_default().push(found.id().clone());
+    }
+    let mut both: HashMap<SessionId, Session> = HashMap::new();
+    for (source, ids) in by_source {
+        let any =
+            SessionFilter { source: Some(source), archived: Archived::Included, ..SessionFilter::default() };
+        if store.count_sessions(&any, 1).await? == 0 {
+            continue;
+        }
+        let known = store.known_sessions(&ids).await?;
+        let known = known.into_iter().filter(|session| session.source == source);
+        both.extend(known.map(|session| (session.id.clone(), session)));
+    }
+    for found in found.iter_mut() {
+        if let Found::Foreign(foreign, stored) = found
+            && let Some(session) = both.get(&foreign.id).filter(|session| session.source == foreign.source)
+        {
+            *stored = Some(Box::new(session.clone()));
+        }
+    }
+    Ok(both.into_values().collect())
+}
+
+/// Tells whether the store counts a session among those that are asked for.
+fn is_counted(session: &Session, ask: &ListSessions) -> bool {
+    let query = ask.query.as_deref().unwrap_or_default().to_lowercase();
+    session.parent.is_none()
+        && (ask.include_archived || session.archived_at.is_none())
+        && session.title.to_lowercase().contains(&query)
+}
+
+/// Counts the messages of another agent's session; `None` when it cannot be read.
+async fn count(foreign: &Foreign) -> Result<Option<u64>> {
+    let foreign = foreign.clone();
+    blocking(move || {
+        let mut count = 0;
+        let reader = reader(foreign.source)?;
+        let read = reader.read(&foreign, &mut |entry| {
+            count += u64::from(!entry.is_rewound && entry.body.role != Role::System);
+            ControlFlow::Continue(())
+        });
+        read.ok().map(|_| count)
+    })
+    .await
+}
+
+/// Returns the first `limit` sessions that can be read.
+///
+/// The store leaves out damaged ones after it has counted to its limit: what
+/// they leave open is filled from further down, so that a list is as long as
+/// it can be, and `-2` is the second of it.
+async fn first_readable(store: &dyn Store, filter: &SessionFilter, limit: usize) -> Result<Vec<Session>> {
+    let mut readable = store.list_sessions(filter, 0, limit).await?;
+    let mut seen = limit as u64;
+    while readable.len() < limit && seen < store.count_sessions(filter, u64::MAX).await? {
+        let more = limit - readable.len();
+        readable.extend(store.list_sessions(filter, seen, more).await?);
+        seen += more as u64;
+    }
+    Ok(readable)
+}

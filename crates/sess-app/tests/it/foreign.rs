@@ -1,0 +1,310 @@
+//! Other agents' sessions among our own: one list, one way to read, one way to search.
+
+use std::{fs, path::Path};
+
+use sess_app::{ListSessions, Listing, ReadSession, Redaction, Scope, SearchMessages, Signals, Transcript};
+use sess_core::{Source, policy::ContextVisibility};
+use sess_readers::Homes;
+use tempfile::TempDir;
+
+use crate::world::World;
+
+const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
+const ALL: [&str; 11] = [
+    "amp",
+    "claude-code",
+    "codex",
+    "crush",
+    "cursor",
+    "docker-agent",
+    "gemini-cli",
+    "goose",
+    "openclaw",
+    "opencode",
+    "zed",
+];
+
+/// A world on a machine that other agents were used on.
+struct Machine {
+    home: TempDir,
+    world: World,
+}
+
+impl Machine {
+    fn of(agents: &[&str]) -> Self {
+        Self::with(agents, |_| {})
+    }
+
+    fn with(agents: &[&str], change: impl FnOnce(&mut sess_app::Settings)) -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        for agent in agents {
+            let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes");
+            copy(&samples.join(agent), home.path());
+        }
+        let homes = Homes::new(home.path().to_owned(), [], Some(home.path().join("acme-api")));
+        let world = World::with(|settings| {
+            settings.homes = Some(homes);
+            change(settings);
+        });
+        Self { home, world }
+    }
+
+    async fn list(&self, ask: &ListSessions) -> Listing {
+        self.world.app.list_sessions(&self.world.owner(), ask).await.expect("a list")
+    }
+
+    async fn ids(&self) -> Vec<String> {
+        self.list(&ListSessions::default()).await.sessions.into_iter().map(|session| session.id).collect()
+    }
+
+    async fn read(&self, reference: &str) -> Result<Transcript, String> {
+        let ask = ReadSession { session_id: reference.to_owned(), ..ReadSession::default() };
+        let read = self.world.app.read_session(&self.world.owner(), &ask).await;
+        read.map_err(|error| error.to_string())
+    }
+
+    async fn found(&self, ask: SearchMessages) -> Vec<String> {
+        let found = self.world.app.search(&self.world.owner(), &ask, |_, _| {}).await.expect("found");
+        found.hits.into_iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)).collect()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a sample") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a kind").is_dir() {
+            fs::create_dir_all(&target).expect("made");
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+fn words(text: &str) -> SearchMessages {
+    SearchMessages { text: text.to_owned(), ..SearchMessages::default() }
+}
+
+#[tokio::test]
+async fn sessions_of_all_agents_and_our_own_are_one_list_by_activity() {
+    let machine = Machine::of(&ALL);
+    machine.world.said("ours-1", "hello", "2026-11-11T12:00:10Z").await;
+    let listing = machine.list(&ListSessions { limit: Some(100), ..ListSessions::default() }).await;
+    let sources: std::collections::BTreeSet<&str> =
+        listing.sessions.iter().map(|session| session.source.as_str()).collect();
+    let expected = [
+        "amp",
+        "claude",
+        "codex",
+        "crush",
+        "cursor",
+        "docker-agent",
+        "gemini",
+        "goose",
+        "native",
+        "openclaw",
+        "opencode",
+        "zed",
+    ];
+    assert_eq!(sources.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(listing.total, listing.sessions.len() as u64);
+    let times: Vec<&str> = listing.sessions.iter().map(|session| session.updated_at.as_str()).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    for session in &listing.sessions {
+        assert_eq!(session.id.split_once(':').map_or("native", |(source, _)| source), session.source);
+    }
+    // Sub-agents are no sessions of their own.
+    assert!(!listing.sessions.iter().any(|session| session.id.contains("agent-")), "{listing:?}");
+    let one = machine.list(&ListSessions { source: Some(Source::Codex), ..ListSessions::default() }).await;
+    assert!(one.sessions.iter().all(|session| session.source == "codex") && one.total == 2, "{one:?}");
+    let named =
+        machine.list(&ListSessions { query: Some("JWKS".to_owned()), ..ListSessions::default() }).await;
+    assert_eq!(named.sessions.len(), 1);
+}
+
+#[tokio::test]
+async fn what_every_list_names_can_be_read_by_that_name_by_its_place_and_by_a_prefix() {
+    let machine = Machine::of(&ALL);
+    let ids = machine.ids().await;
+    for (place, id) in ids.iter().enumerate() {
+        let by_id = machine.read(id).await.expect(id);
+        assert_eq!(machine.read(&format!("-{}", place + 1)).await.expect(id), by_id);
+        assert!(by_id.transcript.starts_with(&format!("# Session {id} ")), "{}", by_id.transcript);
+        assert!(by_id.shown > 0 && by_id.transcript.contains("\n## "), "{}", by_id.transcript);
+    }
+    let native = machine.read(CLAUDE).await.expect("by its agent's id");
+    assert_eq!(machine.read("5b0c1f62").await.expect("by a prefix"), native);
+    assert_eq!(machine.read("claude:5b0c1f62").await.expect("by a prefix"), native);
+    let have = ids.len();
+    assert_eq!(
+        machine.read("-99").await,
+        Err(format!("cannot resolve session \"-99\": session offset 99 out of range (have {have} sessions)"))
+    );
+    assert_eq!(machine.read("codex:5b0c1f62").await, Err("session \"codex:5b0c1f62\" not found".to_owned()));
+}
+
+#[tokio::test]
+async fn a_sub_agent_stands_where_it_ran_and_secrets_are_masked() {
+    let machine = Machine::of(&["claude-code"]);
+    let read = machine.read(CLAUDE).await.expect("read");
+    let at = |part: &str| read.transcript.find(part).unwrap_or_else(|| panic!("{part}: {}", read.transcript));
+    let order = [
+        "Why does refresh token",
+        "## sub-session agent-a7c1d2e3f4051627 (Explore)",
+        "List every caller of rotate_key()\n",
+        "## end of sub-session",
+        "[context compacted here]",
+        "Write the fix",
+    ];
+    assert!(order.map(at).is_sorted(), "{}", read.transcript);
+    assert!(!read.transcript.contains("sk-test-FAKE0000000000000000"));
+    assert_eq!((read.redacted, read.num_messages, read.damaged), (1, 8, 0));
+    let ask = ReadSession {
+        session_id: CLAUDE.to_owned(),
+        around: Some("00000000-0000-4000-8000-000000000012".to_owned()),
+        max_bytes: Some(1_000),
+        redaction: Redaction::Masked,
+        ..ReadSession::default()
+    };
+    let around = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+    assert!(around.transcript.contains("Write the fix") && around.omitted > 0, "{}", around.transcript);
+}
+
+#[tokio::test]
+async fn the_calling_session_is_recognised_in_its_agents_files() {
+    let machine = Machine::of(&["claude-code", "codex"]);
+    let signals =
+        Signals { env: vec![("CLAUDE_CODE_SESSION_ID".to_owned(), CLAUDE.to_owned())], ..Signals::default() };
+    let app = &machine.world.app;
+    let caller = app.caller(&signals);
+    let listing = app.list_sessions(&caller, &ListSessions::default()).await.expect("a list");
+    assert!(listing.sessions.iter().all(|session| session.source == "codex"), "{listing:?}");
+    assert_eq!(listing.total, 2);
+    for own in [CLAUDE, "claude:5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01", "5b0c1f62"] {
+        let ask = ReadSession { session_id: own.to_owned(), ..ReadSession::default() };
+        let refused = app.read_session(&caller, &ask).await.expect_err(own);
+        assert_eq!(refused.to_string(), "cannot read the current session; reference a different one");
+    }
+    let found = app.search(&caller, &words("rotate_key"), |_, _| {}).await.expect("searched");
+    assert_eq!(found.hits, []);
+    let before = app.read_compacted(&caller, None).await.expect("compacted");
+    assert!(before.transcript.contains("Cause: the cache keeps the old kid"), "{}", before.transcript);
+    assert!(!before.transcript.contains("Write the fix"), "{}", before.transcript);
+}
+
+#[tokio::test]
+async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
+    let machine = Machine::of(&["claude-code", "codex"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let session = app.resolve(&owner, CLAUDE).await.expect("a row");
+    assert_eq!(session.source, Source::Claude);
+    app.rename(&owner, &session, "keys").await.expect("renamed");
+    app.star(&owner, &session, true).await.expect("starred");
+    let listing = machine.list(&ListSessions::default()).await;
+    let rows: Vec<_> = listing.sessions.iter().filter(|row| row.source == "claude").collect();
+    assert_eq!(rows.len(), 1, "{listing:?}");
+    assert_eq!((rows[0].title.as_str(), rows[0].starred, rows[0].num_messages), ("keys", true, 8));
+    assert_eq!(listing.total, 3);
+    assert!(machine.read(CLAUDE).await.expect("read").transcript.contains("Write the fix"));
+    app.archive(&owner, &session, true).await.expect("archived");
+    let listing = machine.list(&ListSessions::default()).await;
+    assert_eq!((listing.total, listing.sessions.len()), (2, 2), "{listing:?}");
+    let all = machine.list(&ListSessions { include_archived: true, ..ListSessions::default() }).await;
+    assert!(all.sessions.iter().any(|row| row.source == "claude"));
+}
+
+#[tokio::test]
+async fn an_agent_that_sees_its_own_sees_no_other_agents_sessions() {
+    let visibility =
+        |settings: &mut sess_app::Settings| settings.context_visibility = ContextVisibility::Agent;
+    let machine = Machine::with(&["claude-code", "codex"], visibility);
+    let app = &machine.world.app;
+    let codex = app.caller(&Signals { explicit: Some("codex:other".to_owned()), ..Signals::default() });
+    let listing = app.list_sessions(&codex, &ListSessions::default()).await.expect("a list");
+    assert!(listing.sessions.iter().all(|session| session.source == "codex"), "{listing:?}");
+    let ask = ReadSession { session_id: CLAUDE.to_owned(), ..ReadSession::default() };
+    let hidden = app.read_session(&codex, &ask).await.expect_err("hidden");
+    assert_eq!(hidden.to_string(), format!("session \"{CLAUDE}\" not found"));
+    let found = app.search(&codex, &words("rotate_key"), |_, _| {}).await.expect("searched");
+    assert!(found.hits.iter().all(|hit| hit.session.source == "codex"), "{found:?}");
+}
+
+#[tokio::test]
+async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
+    let machine = Machine::of(&ALL);
+    let session = machine.world.said("ours-1", "the retry of ours", "2026-11-11T12:00:10Z").await;
+    let found = machine.found(words("retry")).await;
+    assert!(found.iter().any(|hit| hit.starts_with(&format!("{} 1: ", session.id))), "{found:?}");
+    assert!(found.iter().any(|hit| hit.starts_with("codex:019a6d10")), "{found:?}");
+    let found = machine.found(SearchMessages { is_expression: true, ..words(r"re(try|load) of o\w+") }).await;
+    assert_eq!(found, [format!("{} 1: the retry of ours", session.id)]);
+    let found = machine.found(SearchMessages { is_expression: true, ..words(r"kid for \d+ h") }).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("keeps the old kid for 24 h"), "{found:?}");
+    // What was taken back is not found.
+    assert_eq!(machine.found(words("scrap")).await, Vec::<String>::new());
+    let only = machine.found(SearchMessages { source: Some(Source::Native), ..words("retry") }).await;
+    assert_eq!(only.len(), 1, "{only:?}");
+}
+
+#[tokio::test]
+async fn pages_of_a_search_go_on_where_the_last_one_ended() {
+    let machine = Machine::of(&ALL);
+    for n in 0..5 {
+        let when = format!("2026-11-1{n}T12:00:10Z");
+        machine.world.said(&format!("ours-{n}"), "the cache again", &when).await;
+    }
+    let whole = machine.found(SearchMessages { limit: Some(100), ..words("the") }).await;
+    assert!(whole.len() > 8, "{whole:?}");
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let mut paged = Vec::new();
+    let mut before = None;
+    loop {
+        let ask = SearchMessages { limit: Some(3), before: before.clone(), ..words("the") };
+        let page = app.search(&owner, &ask, |_, _| {}).await.expect("a page");
+        let hits = page.hits.into_iter();
+        paged.extend(hits.map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)));
+        before = page.cursor;
+        if before.is_none() {
+            break;
+        }
+        assert!(paged.len() <= whole.len(), "{paged:?}");
+    }
+    assert_eq!(paged, whole);
+    for forged in ["", "x", "1.x", ".", "-1", "1.99999999999999999999"] {
+        let ask = SearchMessages { before: Some(forged.to_owned()), ..words("the") };
+        assert!(app.search(&owner, &ask, |_, _| {}).await.is_err(), "{forged}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
+    let machine = Machine::of(&[]);
+    let root = machine.home.path().join("repo");
+    fs::create_dir_all(root.join(".git/worktrees/w")).expect("made");
+    fs::write(root.join(".git/worktrees/w/commondir"), "../..").expect("written");
+    let worktree = machine.home.path().join("elsewhere");
+    fs::create_dir_all(&worktree).expect("made");
+    fs::write(worktree.join(".git"), format!("gitdir: {}", root.join(".git/worktrees/w").display()))
+        .expect("written");
+    let other = machine.home.path().join("other");
+    let projects = machine.home.path().join(".claude/projects/p");
+    fs::create_dir_all(&projects).expect("made");
+    for (id, cwd) in [("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)] {
+        let line = format!(
+            r#"{{"type":"user","uuid":"u","timestamp":"2026-11-10T09:00:00Z","cwd":"{}","message":{{"content":"hi"}}}}"#,
+            cwd.display()
+        );
+        fs::write(projects.join(format!("{id}.jsonl")), line).expect("written");
+    }
+    let here = World::with(|settings| {
+        settings.homes = Some(Homes::at(machine.home.path()));
+        settings.repo = Some(root.to_string_lossy().into_owned());
+    });
+    let ask = ListSessions { scope: Scope::Repo, ..ListSessions::default() };
+    let listing = here.app.list_sessions(&here.owner(), &ask).await.expect("a list");
+    let mut ids: Vec<&str> = listing.sessions.iter().map(|session| session.id.as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["claude:in-repo", "claude:in-worktree"]);
+}

@@ -1,0 +1,204 @@
+//! The records of a transcript, as far as they are of interest.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use sess_core::{
+    Timestamp,
+    message::{Block, Usage},
+};
+
+use crate::json;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record<'a> {
+    #[serde(rename = "type", borrow, default)]
+    pub kind: Cow<'a, str>,
+    pub subtype: Option<String>,
+    pub uuid: Option<String>,
+    /// Read by [`Record::message`]: a message of a shape that is not known costs itself.
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    timestamp: Option<String>,
+    pub cwd: Option<String>,
+    pub git_branch: Option<String>,
+    #[serde(default)]
+    is_meta: bool,
+    #[serde(default)]
+    is_visible_in_transcript_only: bool,
+    #[serde(default)]
+    pub is_compact_summary: bool,
+    #[serde(borrow)]
+    tool_use_result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    attachment: Option<&'a RawValue>,
+    custom_title: Option<String>,
+    ai_title: Option<String>,
+    last_prompt: Option<String>,
+    summary: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Message {
+    pub id: Option<String>,
+    pub model: Option<String>,
+    pub stop_reason: Option<String>,
+    #[serde(default)]
+    usage: Value,
+    #[serde(default)]
+    pub content: Value,
+}
+
+/// Kinds that carry nothing a transcript shows.
+const SILENT: [&str; 24] = [
+    "progress",
+    "system",
+    "custom-title",
+    "ai-title",
+    "tag",
+    "last-prompt",
+    "summary",
+    "mode",
+    "permission-mode",
+    "agent-name",
+    "agent-color",
+    "pr-link",
+    "worktree-state",
+    "queue-operation",
+    "file-history-snapshot",
+    "file-history-delta",
+    "content-replacement",
+    "attribution-snapshot",
+    "relocated",
+    "derived-from",
+    "tools-used",
+    "history-suppression",
+    "bridge-session",
+    "attachment",
+];
+
+pub(super) fn is_known(kind: &str) -> bool {
+    SILENT.contains(&kind) || kind.starts_with("data-flow-")
+}
+
+impl Record<'_> {
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339)
+    }
+
+    pub(super) fn is_message(&self) -> bool {
+        matches!(&*self.kind, "user" | "assistant")
+    }
+
+    /// Tells whether the record is for the model or the host alone.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.is_meta || self.is_visible_in_transcript_only
+    }
+
+    pub(super) fn message(&self) -> Option<Message> {
+        serde_json::from_str(self.message?.get()).ok()
+    }
+
+    /// Returns what was typed while the agent was at work.
+    pub(super) fn queued_prompt(&self) -> Option<String> {
+        let attachment: Value = serde_json::from_str(self.attachment?.get()).ok()?;
+        let is_prompt = json::field(&attachment, "type") == Some("queued_command");
+        is_prompt.then(|| json::field(&attachment, "prompt").map(str::to_owned)).flatten()
+    }
+
+    /// Returns which sub-agent's work this is the result of.
+    pub(super) fn sub_agent(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Done {
+            agent_id: String,
+        }
+        let done = self.tool_use_result?.get();
+        // Results are large and mostly not of agents.
+        if !done.contains("\"agentId\"") {
+            return None;
+        }
+        Some(format!("agent-{}", serde_json::from_str::<Done>(done).ok()?.agent_id))
+    }
+}
+
+impl Message {
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let count = |name: &str| self.usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+        self.usage.is_object().then(|| Usage {
+            input: count("input_tokens"),
+            output: count("output_tokens"),
+            cache_read: count("cache_read_input_tokens"),
+            cache_write: count("cache_creation_input_tokens"),
+            ..Usage::default()
+        })
+    }
+}
+
+/// Returns the parts of a message, whichever way it is written.
+pub(super) fn parts(content: Value) -> Vec<Value> {
+    match content {
+        Value::String(text) => vec![serde_json::json!({"type": "text", "text": text})],
+        Value::Array(parts) => parts,
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the block that a part is; none for an empty text.
+pub(super) fn block(mut part: Value) -> Option<Block> {
+    let owned = |part: &Value, name: &str| json::field(part, name).unwrap_or_default().to_owned();
+    Some(match json::field(&part, "type")? {
+        "text" => match owned(&part, "text") {
+            text if text.is_empty() => return None,
+            text => json::text(text),
+        },
+        "thinking" => Block::Thinking {
+            text: owned(&part, "thinking"),
+            signature: json::field(&part, "signature").map(str::to_owned),
+        },
+        "redacted_thinking" => Block::Thinking { text: String::new(), signature: None },
+        "tool_use" | "server_tool_use" => {
+            let arguments = part.get_mut("input").map(Value::take).unwrap_or_default();
+            json::tool_call(&owned(&part, "id"), &owned(&part, "name"), arguments)
+        }
+        "image" => {
+            let source = part.get("source").unwrap_or(&Value::Null);
+            Block::Image { mime_type: owned(source, "media_type"), data: owned(source, "data") }
+        }
+        _ => match part {
+            Value::Object(fields) => json::other(fields),
+            _ => return None,
+        },
+    })
+}
+
+/// What a session may be called, in the order that Claude Code itself goes by.
+#[derive(Default)]
+pub(super) struct Titles {
+    custom: Option<String>,
+    ai: Option<String>,
+    last_prompt: Option<String>,
+    summary: Option<String>,
+    pub first_prompt: Option<String>,
+}
+
+impl Titles {
+    /// Sees a record: what comes later counts more.
+    pub(super) fn see(&mut self, record: &Record<'_>) {
+        let name = |text: &Option<String>| text.as_deref().map(json::title).filter(|text| !text.is_empty());
+        match &*record.kind {
+            "custom-title" => self.custom = name(&record.custom_title),
+            "ai-title" => self.ai = name(&record.ai_title),
+            "last-prompt" => self.last_prompt = name(&record.last_prompt),
+            "summary" => self.summary = name(&record.summary),
+            _ => {}
+        }
+    }
+
+    pub(super) fn best(self) -> String {
+        let named = [self.custom, self.ai, self.last_prompt, self.summary, self.first_prompt];
+        named.into_iter().flatten().next().unwrap_or_default()
+    }
+}

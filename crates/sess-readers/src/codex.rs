@@ -1,0 +1,281 @@
+//! Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<thread>.jsonl`, archived ones apart.
+//!
+//! A rollout holds what the model saw (`response_item`) and what the person saw (`event_msg`):
+//! much is in both. A first pass over the file finds out which of the two has what, and which
+//! turns were rolled back; a second one hands over the messages. A thread that was reverted or
+//! forked may begin in another file, which is then read first.
+
+mod index;
+mod item;
+mod outline;
+mod reading;
+mod record;
+mod rollout;
+
+use std::{
+    collections::{HashMap, hash_map::Entry as Slot},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use sess_core::Source;
+
+use self::{
+    index::Index,
+    outline::Outline,
+    reading::Reading,
+    record::{Line, Meta, opening, speaks},
+    rollout::Rollout,
+};
+use crate::{
+    Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    files::{self, Ends},
+    json,
+    session::session_id,
+};
+
+pub(crate) struct Codex;
+
+/// How many lines are looked at for the first prompt when the head of a file does not have it.
+const OPENING_LINES_MAX: usize = 210;
+/// How many files a thread may be spread over.
+const SEGMENTS_MAX: usize = 64;
+
+impl Reader for Codex {
+    fn source(&self) -> Source {
+        Source::Codex
+    }
+
+    fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
+        let root = homes.variable("CODEX_HOME").unwrap_or_else(|| homes.home().join(".codex"));
+        let index = Index::of(&root, listing);
+        for (rollout, is_archived) in current(&root, &index, listing) {
+            listing.visit(&rollout.path, || {
+                let mut found = session(&rollout)?;
+                if let Some(session) = &mut found {
+                    session.is_archived = is_archived;
+                }
+                Ok(found.into_iter().collect())
+            });
+        }
+        listing.decorate(|session| index.decorate(session));
+    }
+
+    fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+        let segments = segments(&session.place.path)?;
+        // What a sub-agent was given of its parent's history is not its own.
+        let own_from = segments.last().map_or(0, |last| last.meta.own_from());
+        let mut reading = Reading::new(session, take);
+        let mut next = 0;
+        for segment in &segments {
+            let flow = read_segment(segment, own_from, &mut next, &mut reading)?;
+            if flow.is_break() {
+                return Ok(reading.told);
+            }
+        }
+        let _ = reading.flush();
+        Ok(reading.told)
+    }
+}
+
+/// Returns the rollouts that count, one a thread, and whether each is archived.
+///
+/// A plain file counts before its compressed copy, one in use before an archived one, and of a
+/// thread that was reverted the rollout that Codex goes on with.
+fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollout, bool)> {
+    let mut found: HashMap<String, (Rollout, bool)> = HashMap::new();
+    let mut order = Vec::new();
+    for (dir, is_archived) in [("sessions", false), ("archived_sessions", true)] {
+        rollout::each(&mut |dir| listing.entries(dir), &root.join(dir), &mut |rollout| match found
+            .entry(rollout.thread.clone())
+        {
+            Slot::Vacant(slot) => {
+                order.push(rollout.thread.clone());
+                slot.insert((rollout, is_archived));
+            }
+            Slot::Occupied(mut slot) => {
+                let (before, was_archived) = slot.get();
+                let named = index.rollout(&rollout.thread);
+                let rank = |rollout: &Rollout, is_archived: bool| {
+                    let is_named = named.is_some_and(|named| rollout.is_called(named));
+                    (is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
+                };
+                if rank(&rollout, is_archived) > rank(before, *was_archived) {
+                    slot.insert((rollout, is_archived));
+                }
+            }
+        });
+    }
+    order.into_iter().filter_map(|thread| found.remove(&thread)).collect()
+}
+
+/// Names a session by the ends of its file; nothing when nobody said anything in it.
+fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
+    let path = &rollout.path;
+    let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
+    let (file, metadata) = files::open(path)?;
+    let ends = if rollout.is_compressed {
+        Ends::of_stream(path, rollout::decompressed(path, file)?)?
+    } else {
+        Ends::of(path, &file, &metadata)?
+    };
+    let place = Place { path: path.clone(), size_bytes: Some(metadata.len()) };
+    let mut session = Foreign::new(Source::Codex, id, place, files::modified(&metadata));
+    let mut is_spoken = false;
+    let mut meta = None;
+    let mut updated_at = None;
+    for line in ends.head().chain(ends.tail()) {
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+        if line.kind == "session_meta" {
+            // Those that a fork copied name other threads.
+            meta = meta.or_else(|| line.meta().filter(|meta| meta.is_of(&rollout.thread)));
+            continue;
+        }
+        updated_at = line.at().or(updated_at);
+        is_spoken |= speaks(&line);
+    }
+    if rollout.is_compressed && !ends.is_whole() {
+        updated_at = None;
+    }
+    session.title = first_prompt(path, &ends)?.unwrap_or_default();
+    session.updated_at = updated_at.unwrap_or(session.updated_at);
+    if let Some(meta) = meta {
+        meta.describe(&mut session);
+    }
+    Ok(is_spoken.then_some(session))
+}
+
+/// Returns the title that the first prompt makes, further down too where the head is taken up
+/// by instructions.
+fn first_prompt(path: &Path, ends: &Ends) -> Result<Option<String>> {
+    let prompt = |line: &[u8]| serde_json::from_slice::<Line<'_>>(line).ok().and_then(|line| opening(&line));
+    let found = ends.head().find_map(prompt);
+    if found.is_some() || ends.is_whole() {
+        return Ok(found);
+    }
+    let mut lines = rollout::lines(path)?;
+    for _ in 0..OPENING_LINES_MAX {
+        let Some(line) = lines.next()? else { break };
+        if let Some(found) = prompt(line) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// A rollout as a part of a thread.
+struct Segment {
+    path: PathBuf,
+    thread: String,
+    meta: Meta,
+    /// Where the next segment goes on, and whether that is of the same thread: then what
+    /// follows here was reverted.
+    end: Option<(u64, bool)>,
+}
+
+/// Returns the files that a thread is in, the oldest first.
+fn segments(path: &Path) -> Result<Vec<Segment>> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut next = Some((path.to_owned(), None));
+    while let Some((path, end)) = next.take() {
+        // A rollout may be said to begin in itself.
+        if segments.len() == SEGMENTS_MAX || segments.iter().any(|segment| segment.path == path) {
+            break;
+        }
+        let thread = Rollout::at(&path).map(|rollout| rollout.thread).unwrap_or_default();
+        let meta = meta(&path, &thread)?.unwrap_or_default();
+        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from())
+            && let Some(found) = rollout::find(&path, &base.rollout)
+        {
+            next = Some((found.path, Some((base.end, found.thread == thread))));
+        }
+        segments.push(Segment { path, thread, meta, end });
+    }
+    segments.reverse();
+    Ok(segments)
+}
+
+/// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.
+fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
+    let mut lines = rollout::lines(path)?;
+    for _ in 0..OPENING_LINES_MAX {
+        let Some(line) = lines.next()? else { break };
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+        if let Some(meta) = line.meta().filter(|meta| meta.is_of(thread)) {
+            return Ok(Some(meta));
+        }
+    }
+    Ok(None)
+}
+
+fn read_segment(
+    segment: &Segment,
+    own_from: u64,
+    next: &mut u64,
+    reading: &mut Reading<'_, '_>,
+) -> Result<ControlFlow<()>> {
+    let outline = Outline::of(&segment.path)?;
+    reading.enter(&segment.meta, &segment.thread);
+    let mut lines = rollout::lines(&segment.path)?;
+    let mut is_last_bad = false;
+    let mut flow = ControlFlow::Continue(());
+    let mut number = 0;
+    while flow.is_continue() {
+        let Some(line) = lines.next()? else { break };
+        let line = serde_json::from_slice::<Line<'_>>(line);
+        is_last_bad = line.is_err();
+        reading.told.bad += u64::from(is_last_bad);
+        if let Ok(line) = line {
+            let ordinal = line.ordinal.unwrap_or(*next);
+            *next = ordinal.saturating_add(1);
+            let is_reverted = match segment.end {
+                Some((end, false)) if ordinal >= end => break,
+                end => end.is_some_and(|(end, _)| ordinal >= end),
+            };
+            if ordinal >= own_from {
+                let is_rewound = is_reverted || outline.is_rolled_back(number);
+                flow = reading.record(&line, &outline, is_rewound);
+            }
+        }
+        number += 1;
+    }
+    reading.told.close(is_last_bad, &lines);
+    // The next segment goes on where this one was left.
+    if let Some((end, _)) = segment.end {
+        *next = end;
+    }
+    Ok(flow)
+}
+
+/// A text field under either of two names: both spellings are found in one release.
+fn either<'a>(value: &'a Value, snake: &str, camel: &str) -> Option<&'a Value> {
+    value.get(snake).or_else(|| value.get(camel))
+}
+
+/// Returns what a person asked, without what an editor put before it.
+fn asked(text: &str) -> &str {
+    const REQUEST: &str = "## My request for Codex:";
+    let text = text.find(REQUEST).map_or(text, |at| &text[at + REQUEST.len()..]).trim();
+    if is_for_the_model(text) { "" } else { text }
+}
+
+/// Tells whether a text was put into the conversation by Codex, in the person's place.
+fn is_for_the_model(text: &str) -> bool {
+    const STARTS: [&str; 7] = [
+        "<environment_context",
+        "<user_instructions",
+        "<permissions instructions",
+        "<turn_aborted",
+        "<subagent_notification",
+        "<hook_prompt",
+        "# AGENTS.md instructions",
+    ];
+    STARTS.iter().any(|start| text.starts_with(start))
+}
+
+/// Returns the title that a prompt makes, if it makes one.
+fn titled(text: &str) -> Option<String> {
+    let title = json::title(asked(text));
+    (!title.is_empty()).then_some(title)
+}

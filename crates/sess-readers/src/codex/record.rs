@@ -1,0 +1,161 @@
+//! The records of a rollout, as far as they are of interest.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use sess_core::Timestamp;
+
+use super::titled;
+use crate::{Foreign, json, session::session_id};
+
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub ordinal: Option<u64>,
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+/// What tells one payload from another.
+#[derive(Deserialize)]
+pub(super) struct Gist<'a> {
+    #[serde(rename = "type", borrow, default)]
+    pub kind: Cow<'a, str>,
+    pub call_id: Option<String>,
+    pub id: Option<String>,
+    pub num_turns: Option<u64>,
+    #[serde(borrow)]
+    pub item: Option<ItemGist<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ItemGist<'a> {
+    #[serde(rename = "type", borrow, default)]
+    pub kind: Cow<'a, str>,
+}
+
+impl Line<'_> {
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339)
+    }
+
+    pub(super) fn payload(&self) -> Option<Value> {
+        serde_json::from_str(self.payload?.get()).ok()
+    }
+
+    pub(super) fn gist(&self) -> Option<Gist<'_>> {
+        serde_json::from_str(self.payload?.get()).ok()
+    }
+
+    pub(super) fn meta(&self) -> Option<Meta> {
+        if self.kind == "session_meta" { self.payload().map(Meta) } else { None }
+    }
+}
+
+/// What a rollout says of itself. Each field counts for itself: one that a newer release
+/// writes in another way must not cost the others.
+#[derive(Default)]
+pub(super) struct Meta(Value);
+
+/// Where a thread begins when it does not begin in its own rollout.
+pub(super) struct HistoryBase {
+    pub rollout: String,
+    /// What belongs to the thread there ends before this.
+    pub end: u64,
+}
+
+impl Meta {
+    pub(super) fn is_of(&self, thread: &str) -> bool {
+        self.field("id") == Some(thread)
+    }
+
+    pub(super) fn describe(&self, session: &mut Foreign) {
+        session.parent = self.parent().and_then(session_id).filter(|parent| *parent != session.id);
+        session.name = self.name();
+        session.branch = self.0.pointer("/git/branch").and_then(Value::as_str).map(str::to_owned);
+        session.created_at = self.0.get("timestamp").and_then(json::instant);
+        session.cwd = self.field("cwd").map(str::to_owned);
+    }
+
+    pub(super) fn parent(&self) -> Option<&str> {
+        self.field("parent_thread_id").or_else(|| self.spawn("parent_thread_id"))
+    }
+
+    /// Where this agent stands among those that work together, such as `/root/scout`.
+    pub(super) fn agent_path(&self) -> Option<&str> {
+        self.field("agent_path").or_else(|| self.spawn("agent_path"))
+    }
+
+    pub(super) fn history_base(&self) -> Option<HistoryBase> {
+        let base = self.0.get("history_base")?;
+        // The id of a rollout, whatever the name says.
+        let rollout = json::field(base, "thread_id")?.to_owned();
+        Some(HistoryBase { rollout, end: base.get("end_ordinal_exclusive")?.as_u64()? })
+    }
+
+    /// Where a sub-agent's own history begins; what comes before is its parent's.
+    pub(super) fn own_from(&self) -> u64 {
+        self.0.get("subagent_history_start_ordinal").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn name(&self) -> Option<String> {
+        let own = self.field("agent_nickname").or_else(|| self.field("agent_role"));
+        let spawned = || self.spawn("agent_nickname").or_else(|| self.spawn("agent_role"));
+        // Reviews and the like are sub-agents that nobody named.
+        let kind = || self.0.pointer("/source/subagent").and_then(Value::as_str);
+        own.or_else(spawned).or_else(kind).map(str::to_owned)
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        json::field(&self.0, name)
+    }
+
+    fn spawn(&self, name: &str) -> Option<&str> {
+        json::field(self.0.pointer("/source/subagent/thread_spawn")?, name)
+    }
+}
+
+/// Tells whether somebody says something in a record.
+pub(super) fn speaks(line: &Line<'_>) -> bool {
+    let Some(gist) = line.gist() else { return false };
+    match (&*line.kind, &*gist.kind) {
+        ("event_msg", "user_message" | "agent_message" | "item_completed") => true,
+        ("inter_agent_communication", _) => true,
+        ("response_item", "message") => {
+            let payload = line.payload().unwrap_or_default();
+            json::field(&payload, "role") == Some("assistant") || opening(line).is_some()
+        }
+        ("response_item", kind) => kind.ends_with("_call"),
+        _ => false,
+    }
+}
+
+/// Returns the title that a record makes when it is the first prompt.
+pub(super) fn opening(line: &Line<'_>) -> Option<String> {
+    // Most records are none: they need not be parsed.
+    if !matches!(&*line.kind, "event_msg" | "response_item" | "inter_agent_communication") {
+        return None;
+    }
+    let gist = line.gist()?;
+    match (&*line.kind, &*gist.kind) {
+        ("event_msg", "user_message") => titled(json::field(&line.payload()?, "message")?),
+        ("event_msg", "item_completed") if gist.item?.kind == "UserMessage" => {
+            line.payload()?.pointer("/item/content")?.as_array()?.iter().find_map(part_title)
+        }
+        ("inter_agent_communication", _) => titled(json::field(&line.payload()?, "content")?),
+        ("response_item", "message") => {
+            let payload = line.payload()?;
+            let is_user = json::field(&payload, "role") == Some("user");
+            is_user.then(|| payload.get("content")?.as_array()?.iter().find_map(part_title)).flatten()
+        }
+        _ => None,
+    }
+}
+
+fn part_title(part: &Value) -> Option<String> {
+    titled(json::field(part, "text")?)
+}

@@ -1,0 +1,95 @@
+//! The files that threads are kept in, and what their names say.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Error, Result,
+    files::{self, Item, Lines},
+};
+
+/// One file of a thread. A thread that was reverted has several.
+pub(super) struct Rollout {
+    pub path: PathBuf,
+    pub thread: String,
+    /// Tells the rollouts of a thread apart, and rises with time; the first has the thread's.
+    pub id: String,
+    pub is_compressed: bool,
+}
+
+impl Rollout {
+    /// Reads a name such as `rollout-2026-11-10T12-00-00-<thread>[_<id>].jsonl[.zst]`.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        const TIME_LEN: usize = "2026-11-10T12-00-00-".len();
+        let name = path.file_name()?.to_str()?;
+        let plain = name.strip_suffix(".zst");
+        let ids = plain.unwrap_or(name).strip_suffix(".jsonl")?.strip_prefix("rollout-")?.get(TIME_LEN..)?;
+        let (thread, id) = ids.split_once('_').unwrap_or((ids, ids));
+        let is_compressed = plain.is_some();
+        (!thread.is_empty()).then(|| Self {
+            path: path.to_owned(),
+            thread: thread.to_owned(),
+            id: id.to_owned(),
+            is_compressed,
+        })
+    }
+
+    /// Tells whether this is the file of that name, compressed or not.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        let own = self.path.file_name().and_then(|own| own.to_str()).unwrap_or_default();
+        own.trim_end_matches(".zst") == name.trim_end_matches(".zst")
+    }
+}
+
+/// Hands over the rollouts below a directory.
+pub(super) fn each(entries: &mut dyn FnMut(&Path) -> Vec<Item>, dir: &Path, give: &mut dyn FnMut(Rollout)) {
+    // Years, months and days: deeper there is nothing of Codex.
+    fn below(
+        entries: &mut dyn FnMut(&Path) -> Vec<Item>,
+        dir: &Path,
+        depth: u32,
+        give: &mut dyn FnMut(Rollout),
+    ) {
+        for item in entries(dir) {
+            if item.is_dir && depth > 0 {
+                below(entries, &item.path, depth - 1, give);
+            } else if !item.is_dir {
+                Rollout::at(&item.path).into_iter().for_each(&mut *give);
+            }
+        }
+    }
+    below(entries, dir, 3, give);
+}
+
+/// Finds the rollout with this id in the home that `beside` is in.
+pub(super) fn find(beside: &Path, id: &str) -> Option<Rollout> {
+    let is_store = |dir: &&Path| dir.ends_with("sessions") || dir.ends_with("archived_sessions");
+    let root = beside.ancestors().find(is_store)?.parent()?;
+    let mut found: Option<Rollout> = None;
+    for dir in ["sessions", "archived_sessions"] {
+        each(&mut |dir| files::entries(dir).unwrap_or_default(), &root.join(dir), &mut |rollout| {
+            let is_better = found.as_ref().is_none_or(|found| found.is_compressed && !rollout.is_compressed);
+            if rollout.id == id && is_better {
+                found = Some(rollout);
+            }
+        });
+    }
+    found
+}
+
+/// Returns the lines of a rollout, compressed or not.
+pub(super) fn lines(path: &Path) -> Result<Lines<Box<dyn Read>>> {
+    let (file, _) = files::open(path)?;
+    let from: Box<dyn Read> = match path.extension() {
+        Some(extension) if extension == "zst" => Box::new(decompressed(path, file)?),
+        _ => Box::new(file),
+    };
+    Ok(Lines::new(path, from))
+}
+
+pub(super) fn decompressed(path: &Path, file: File) -> Result<impl Read + use<>> {
+    zstd::Decoder::new(file).map_err(|source| Error::Io { path: path.to_owned(), source })
+}

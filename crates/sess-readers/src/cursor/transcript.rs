@@ -1,0 +1,163 @@
+//! Transcripts of Cursor's command line: a message a line, without any time.
+
+use std::{ops::ControlFlow, path::Path};
+
+use serde::Deserialize;
+use serde_json::Value;
+use sess_core::{
+    Source,
+    message::{Block, Role},
+};
+
+use crate::{
+    Entry, Foreign, Listing, Place, Result, Take, Told,
+    files::{self, Ends, Lines},
+    json,
+    session::session_id,
+};
+
+/// How deep transcripts lie below their directory, sub-agents' included.
+const DEPTH_MAX: usize = 4;
+
+/// What the host adds to prompts for the model alone.
+const WRAPPERS: [&str; 6] = [
+    "system_reminder",
+    "timestamp",
+    "open_and_recently_viewed_files",
+    "attached_files",
+    "additional_data",
+    "user_info",
+];
+
+/// Names the transcripts below a directory; those of sub-agents lie below their parent's.
+pub(super) fn list(dir: &Path, parent: Option<&str>, listing: &mut Listing<'_>) {
+    below(dir, parent, DEPTH_MAX, listing);
+}
+
+fn below(dir: &Path, parent: Option<&str>, depth: usize, listing: &mut Listing<'_>) {
+    for item in listing.entries_below(dir) {
+        if item.is_dir && depth > 0 {
+            let above = dir.file_name().and_then(|name| name.to_str());
+            let parent = if item.name == "subagents" { above } else { parent };
+            below(&item.path, parent, depth - 1, listing);
+        } else if let Some(name) = item.name.strip_suffix(".jsonl").filter(|_| !item.is_dir) {
+            listing.visit(&item.path, || {
+                let mut found = session(&item.path, name)?;
+                if let Some(session) = &mut found {
+                    session.parent = parent.and_then(session_id).filter(|parent| *parent != session.id);
+                }
+                Ok(found.into_iter().collect())
+            });
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    role: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    message: Value,
+}
+
+impl Line {
+    fn role(&self) -> Option<Role> {
+        match self.role.as_deref()? {
+            "user" => Some(Role::User),
+            "assistant" => Some(Role::Assistant),
+            _ => None,
+        }
+    }
+
+    fn blocks(&mut self) -> Vec<Block> {
+        let is_user = self.role() == Some(Role::User);
+        match self.message.get_mut("content").map(Value::take) {
+            Some(Value::String(text)) => text_block(&text, is_user).into_iter().collect(),
+            Some(Value::Array(parts)) => parts.into_iter().filter_map(|part| block(part, is_user)).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
+    let Some(id) = session_id(name) else { return Ok(None) };
+    let (file, metadata) = files::open(path)?;
+    let ends = Ends::of(path, &file, &metadata)?;
+    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
+    let mut session = Foreign::new(Source::Cursor, id, place, files::modified(&metadata));
+    let mut is_spoken = false;
+    for line in ends.head().chain(ends.tail()) {
+        let Ok(mut line) = serde_json::from_slice::<Line>(line) else { continue };
+        is_spoken |= line.role().is_some();
+        if session.title.is_empty() && line.role() == Some(Role::User) {
+            let prompt = line.blocks().into_iter().find_map(|block| match block {
+                Block::Text { text } => Some(json::title(&text)),
+                _ => None,
+            });
+            session.title = prompt.unwrap_or_default();
+        }
+    }
+    Ok(is_spoken.then_some(session))
+}
+
+pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+    let mut told = Told::default();
+    let mut lines = Lines::open(&session.place.path)?;
+    let mut is_last_bad = false;
+    while let Some(line) = lines.next()? {
+        let line = serde_json::from_slice::<Line>(line);
+        is_last_bad = line.is_err();
+        let Ok(mut line) = line else {
+            told.bad += 1;
+            continue;
+        };
+        let Some(role) = line.role() else {
+            told.unknown += u64::from(line.kind.as_deref() != Some("turn_ended"));
+            continue;
+        };
+        if give(role, line.blocks(), session, take).is_break() {
+            break;
+        }
+    }
+    told.close(is_last_bad, &lines);
+    Ok(told)
+}
+
+fn give(role: Role, blocks: Vec<Block>, session: &Foreign, take: &mut Take<'_>) -> ControlFlow<()> {
+    if blocks.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    // Nobody wrote down when it was said.
+    let mut body = json::empty(role, session.updated_at);
+    body.content = blocks;
+    take(Entry { id: None, body, is_rewound: false })
+}
+
+fn block(mut part: Value, is_user: bool) -> Option<Block> {
+    let owned = |part: &Value, name: &str| json::field(part, name).unwrap_or_default().to_owned();
+    match json::field(&part, "type") {
+        Some("text") => text_block(&owned(&part, "text"), is_user),
+        Some("thinking") => {
+            let text = ["thinking", "text"].into_iter().find_map(|name| json::field(&part, name));
+            Some(Block::Thinking { text: text?.to_owned(), signature: None })
+        }
+        Some("tool_use") => {
+            let arguments = part.get_mut("input").map(Value::take).unwrap_or_default();
+            Some(json::tool_call(&owned(&part, "id"), &owned(&part, "name"), arguments))
+        }
+        _ => part.as_object().map(|fields| json::other(fields.clone())),
+    }
+}
+
+fn text_block(text: &str, is_user: bool) -> Option<Block> {
+    let text = if is_user { typed(text) } else { text.to_owned() };
+    (!text.trim().is_empty()).then(|| json::text(text))
+}
+
+/// Returns what a person typed: the host says which part of a prompt that is.
+fn typed(text: &str) -> String {
+    let typed = text.split("<user_query>").skip(1);
+    let typed: Vec<&str> = typed.map(|it| it.split("</user_query>").next().unwrap_or(it).trim()).collect();
+    if typed.is_empty() { json::without_wrappers(text, &WRAPPERS).into_owned() } else { typed.join("\n") }
+}

@@ -1,0 +1,340 @@
+//! Opening and reading files that somebody else may be writing.
+
+use std::{
+    fs::{self, File, Metadata},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    ops::ControlFlow,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use memchr::{memchr, memchr_iter, memrchr};
+use sess_core::Timestamp;
+
+use crate::{Error, Result, Told};
+
+/// How much of a file's beginning and end is looked at to list it.
+const HEAD_SIZE_BYTES: u64 = 16 << 10;
+const TAIL_SIZE_BYTES: u64 = 64 << 10;
+/// A first line may be longer than the head; from here on it is given up.
+const FIRST_LINE_SIZE_BYTES_MAX: u64 = 2 << 20;
+/// A longer line is passed over, and counted as bad.
+const LINE_SIZE_BYTES_MAX: usize = 64 << 20;
+/// A document that must be read whole may be this large.
+const DOCUMENT_SIZE_BYTES_MAX: u64 = 256 << 20;
+
+/// Opens a regular file for reading. A link at its place is not followed.
+pub(crate) fn open(path: &Path) -> Result<(File, Metadata)> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    // A pipe at its place would wait for a writer for ever.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).expect("open flags fit");
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    if !metadata.is_file() {
+        return Err(io(io::Error::other("it is no regular file")));
+    }
+    Ok((file, metadata))
+}
+
+/// Returns when a file was last changed.
+pub(crate) fn modified(metadata: &Metadata) -> Timestamp {
+    let since = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let ms = since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+    Timestamp::from_millis_clamped(ms)
+}
+
+/// Returns what is in a directory, by name; nothing when it is not there.
+///
+/// Links are left out: they could lead anywhere.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<Item>> {
+    let io = |source| Error::Io { path: dir.to_owned(), source };
+    let listed = match fs::read_dir(dir) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        listed => listed.map_err(io)?,
+    };
+    let mut items = Vec::new();
+    for entry in listed {
+        let entry = entry.map_err(io)?;
+        let kind = entry.file_type().map_err(io)?;
+        // Names that are no text are nobody's sessions.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if kind.is_dir() || kind.is_file() {
+            items.push(Item { path: entry.path(), name, is_dir: kind.is_dir() });
+        }
+    }
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(items)
+}
+
+/// A file or directory in a directory.
+pub(crate) struct Item {
+    pub path: PathBuf,
+    pub name: String,
+    pub is_dir: bool,
+}
+
+/// Reads a whole document, which may not be larger than what fits into memory.
+pub(crate) fn document(path: &Path) -> Result<Vec<u8>> {
+    let (file, _) = open(path)?;
+    read_bounded(path, file)
+}
+
+/// Reads all of a stream, up to the largest document.
+pub(crate) fn read_bounded(path: &Path, from: impl Read) -> Result<Vec<u8>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    from.take(DOCUMENT_SIZE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > DOCUMENT_SIZE_BYTES_MAX {
+        let what = format!("it is larger than {} MB", DOCUMENT_SIZE_BYTES_MAX >> 20);
+        return Err(Error::Format { path: path.to_owned(), what });
+    }
+    Ok(bytes)
+}
+
+/// The complete lines at a file's beginning and end.
+pub(crate) struct Ends {
+    head: Vec<u8>,
+    /// Empty when the head is the whole file.
+    tail: Vec<u8>,
+    is_whole: bool,
+}
+
+impl Ends {
+    pub(crate) fn of(path: &Path, file: &File, metadata: &Metadata) -> Result<Self> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let size = metadata.len();
+        let mut file = file;
+        let mut head = Vec::new();
+        file.seek(SeekFrom::Start(0)).map_err(io)?;
+        let whole = HEAD_SIZE_BYTES + TAIL_SIZE_BYTES;
+        let first = if size <= whole { size } else { HEAD_SIZE_BYTES };
+        file.take(first).read_to_end(&mut head).map_err(io)?;
+        while (head.len() as u64) < size.min(FIRST_LINE_SIZE_BYTES_MAX) && memchr(b'\n', &head).is_none() {
+            if file.take(HEAD_SIZE_BYTES).read_to_end(&mut head).map_err(io)? == 0 {
+                break;
+            }
+        }
+        let mut tail = Vec::new();
+        if (head.len() as u64) < size {
+            // Half a line at its end is not part of the head.
+            head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
+            let from = size.saturating_sub(TAIL_SIZE_BYTES).max(head.len() as u64);
+            file.seek(SeekFrom::Start(from)).map_err(io)?;
+            file.take(size - from).read_to_end(&mut tail).map_err(io)?;
+            if from > head.len() as u64 {
+                tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
+            }
+        }
+        Ok(Self { is_whole: size <= whole, head, tail })
+    }
+
+    /// Reads the beginning of what can only be read in order: there is no end to look at.
+    pub(crate) fn of_stream(path: &Path, mut from: impl Read) -> Result<Self> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let mut head = Vec::new();
+        loop {
+            let part = HEAD_SIZE_BYTES + TAIL_SIZE_BYTES;
+            let read = match from.by_ref().take(part).read_to_end(&mut head) {
+                // The rest was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                read => read.map_err(io)? as u64,
+            };
+            if read < part {
+                return Ok(Self { head, tail: Vec::new(), is_whole: true });
+            }
+            if memchr(b'\n', &head).is_some() || head.len() as u64 >= FIRST_LINE_SIZE_BYTES_MAX {
+                head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
+                return Ok(Self { head, tail: Vec::new(), is_whole: false });
+            }
+        }
+    }
+
+    /// Tells whether the lines are all that there are.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(crate) fn head(&self) -> impl Iterator<Item = &[u8]> {
+        lines(&self.head)
+    }
+
+    /// The lines at the end; none when the head has all of them.
+    pub(crate) fn tail(&self) -> impl Iterator<Item = &[u8]> {
+        lines(&self.tail)
+    }
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr_iter(b'\n', bytes).chain(std::iter::once(bytes.len()));
+    let mut start = 0;
+    ends.filter_map(move |end| {
+        let line = bytes.get(start..end)?;
+        start = end + 1;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
+/// The lines of a stream, one at a time in the same memory.
+pub(crate) struct Lines<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+    path: PathBuf,
+    used: u64,
+    /// Where the line begins that was handed over last.
+    pub start: u64,
+    /// Lines that were too long to be read.
+    pub too_long: u64,
+    /// The last line had no end.
+    pub is_torn: bool,
+}
+
+impl Lines<File> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Ok(Self::new(path, open(path)?.0))
+    }
+}
+
+impl<R: Read> Lines<R> {
+    pub(crate) fn new(path: &Path, from: R) -> Self {
+        let from = BufReader::with_capacity(256 << 10, from);
+        let path = path.to_owned();
+        Self { from, line: Vec::new(), path, used: 0, start: 0, too_long: 0, is_torn: false }
+    }
+
+    /// Returns the next line, without its end; `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
+        loop {
+            self.line.clear();
+            self.start = self.used;
+            match self.fill() {
+                Err(source) => return Err(Error::Io { path: self.path.clone(), source }),
+                Ok(false) => return Ok(None),
+                Ok(true) if self.line.is_empty() => {}
+                Ok(true) => return Ok(Some(&self.line)),
+            }
+        }
+    }
+
+    /// Reads one line into `self.line`; leaves it empty for one that is empty or too long.
+    fn fill(&mut self) -> io::Result<bool> {
+        let mut is_too_long = false;
+        let mut is_begun = false;
+        loop {
+            let bytes = match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A compressed stream whose end was not written.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.is_torn = true;
+                    break;
+                }
+                bytes => bytes?,
+            };
+            if bytes.is_empty() {
+                self.is_torn |= is_begun;
+                break;
+            }
+            is_begun = true;
+            let end = memchr(b'\n', bytes);
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            is_too_long |= self.line.len() + part.len() > LINE_SIZE_BYTES_MAX;
+            if is_too_long {
+                self.line.clear();
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            let used = part.len() + usize::from(end.is_some());
+            self.from.consume(used);
+            self.used += used as u64;
+            if end.is_some() {
+                break;
+            }
+        }
+        self.too_long += u64::from(is_too_long);
+        Ok(is_begun)
+    }
+}
+
+/// Hands over lines until there are enough. `take` returns nothing for a line that
+/// it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+pub(crate) fn each<R: Read>(
+    mut lines: Lines<R>,
+    told: &mut Told,
+    mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
+) -> Result<()> {
+    while let Some(line) = lines.next()? {
+        match take(line) {
+            Some(ControlFlow::Continue(())) => {}
+            Some(ControlFlow::Break(())) => break,
+            None if lines.is_torn => told.is_torn = true,
+            None => told.bad += 1,
+        }
+    }
+    told.bad += lines.too_long;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(content: &[u8]) -> (Vec<String>, Vec<String>) {
+        let temp = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(temp.path(), content).expect("written");
+        let (file, metadata) = open(temp.path()).expect("opened");
+        let ends = Ends::of(temp.path(), &file, &metadata).expect("read");
+        let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
+        (ends.head().map(text).collect(), ends.tail().map(text).collect())
+    }
+
+    #[test]
+    fn the_ends_of_a_file_are_whole_lines_and_no_line_comes_twice() {
+        let line = |n: usize| format!("{n:06} {}", "x".repeat(n % 977));
+        for count in [0, 1, 2, 5, 100, 170, 190, 1_000] {
+            let all: Vec<String> = (0..count).map(line).collect();
+            for end in ["", "\n"] {
+                let (head, tail) = ends((all.join("\n") + end).as_bytes());
+                assert!(all.starts_with(&head) && all.ends_with(&tail), "{count}");
+                if count < 1_000 {
+                    assert_eq!([head, tail].concat(), all, "{count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_line_longer_than_the_head_is_still_read() {
+        let first = "f".repeat(300_000);
+        let rest = format!("{}\n", "r".repeat(90)).repeat(5_000);
+        let (head, tail) = ends(format!("{first}\n{rest}").as_bytes());
+        assert_eq!(head.first(), Some(&first));
+        assert_eq!(tail.last().map(String::len), Some(90));
+    }
+
+    #[test]
+    fn lines_that_are_too_long_or_torn_are_told_and_the_rest_comes() {
+        let long = vec![b'x'; LINE_SIZE_BYTES_MAX + 1];
+        let content = [b"one\n\n", &long[..], b"\ntwo\nthr"].concat();
+        let mut lines = Lines::new(Path::new("f"), &content[..]);
+        let mut seen = Vec::new();
+        while let Some(line) = lines.next().expect("read") {
+            seen.push(String::from_utf8_lossy(line).into_owned());
+        }
+        assert_eq!(seen, ["one", "two", "thr"]);
+        assert_eq!((lines.too_long, lines.is_torn), (1, true));
+    }
+
+    #[test]
+    fn links_and_pipes_are_not_opened() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let link = temp.path().join("link");
+        std::os::unix::fs::symlink("/etc/hostname", &link).expect("linked");
+        assert!(open(&link).is_err());
+        assert!(open(temp.path()).is_err());
+        assert!(entries(temp.path()).expect("listed").is_empty());
+        assert!(entries(&temp.path().join("gone")).expect("empty").is_empty());
+    }
+}

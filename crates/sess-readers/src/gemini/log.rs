@@ -1,0 +1,232 @@
+//! What a log of changes comes to: where the last wording of each message is.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    ops::ControlFlow,
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::message;
+use crate::{
+    Error, Result, Told,
+    files::{self, Lines},
+};
+
+/// The messages of a log, in the order in which they were first said; some dozen bytes each.
+pub(super) struct Log {
+    slots: Vec<Slot>,
+    pub told: Told,
+}
+
+pub(super) struct Slot {
+    start: u64,
+    len: usize,
+    /// Its place among the messages of a checkpoint, when it stands in one.
+    place: Option<usize>,
+    /// Here a summary took the place of what came before.
+    pub summary: Option<String>,
+    is_rewound: bool,
+    is_spoken: bool,
+}
+
+#[derive(Deserialize)]
+struct Record<'a> {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "$rewindTo")]
+    rewind_to: Option<String>,
+    #[serde(rename = "$set", borrow)]
+    set: Option<&'a RawValue>,
+    #[serde(rename = "sessionId")]
+    session_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Set<'a> {
+    #[serde(borrow)]
+    messages: Option<Vec<&'a RawValue>>,
+}
+
+impl Log {
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        let mut replay = Replay { log: Self { slots: Vec::new(), told: Told::default() }, live: Vec::new() };
+        let mut lines = Lines::open(path)?;
+        let mut known = HashMap::new();
+        let mut is_last_bad = false;
+        loop {
+            let Some(line) = lines.next()? else { break };
+            let len = line.len();
+            let record = serde_json::from_slice::<Record<'_>>(line);
+            is_last_bad = record.is_err();
+            match record {
+                Ok(Record { rewind_to: Some(id), .. }) => replay.rewind(name(&id), &mut known),
+                Ok(Record { set: Some(set), .. }) => {
+                    let set = serde_json::from_str::<Set<'_>>(set.get()).ok().and_then(|set| set.messages);
+                    let set = set.unwrap_or_default().into_iter().map(|it| it.get().to_owned());
+                    replay.checkpoint(&set.collect::<Vec<_>>(), (lines.start, len), &mut known);
+                }
+                Ok(Record { id: Some(id), kind, .. }) => {
+                    replay.message(name(&id), kind.as_deref(), (lines.start, len), None, &mut known);
+                }
+                Ok(record) => replay.log.told.unknown += u64::from(record.session_id.is_none()),
+                Err(_) => replay.log.told.bad += 1,
+            }
+        }
+        replay.log.told.close(is_last_bad, &lines);
+        Ok(replay.log)
+    }
+
+    /// Hands over each slot with the message that is there.
+    pub(super) fn each(
+        self,
+        path: &Path,
+        mut give: impl FnMut(Slot, Value, bool) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (file, _) = files::open(path)?;
+        let mut line = Vec::new();
+        // The checkpoint that was parsed last: its messages mostly stand together.
+        let mut checkpoint = (u64::MAX, Value::Null);
+        for slot in self.slots {
+            let mut message = Value::Null;
+            if slot.summary.is_none() && checkpoint.0 != slot.start {
+                line.resize(slot.len, 0);
+                match file.read_exact_at(&mut line, slot.start) {
+                    // It was cut short since.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                    read => read.map_err(|source| Error::Io { path: path.to_owned(), source })?,
+                }
+                message = serde_json::from_slice(&line).unwrap_or_default();
+            }
+            if let Some(place) = slot.place {
+                if checkpoint.0 != slot.start {
+                    checkpoint = (slot.start, message);
+                }
+                let there = checkpoint.1.pointer_mut(&format!("/$set/messages/{place}"));
+                message = there.map(Value::take).unwrap_or_default();
+            }
+            let is_rewound = slot.is_rewound;
+            if give(slot, message, is_rewound).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Replay {
+    log: Log,
+    /// The slots that the conversation consists of now, and the ids of their messages.
+    live: Vec<(u64, usize)>,
+}
+
+/// Where the live messages are, by id.
+type Known = HashMap<u64, usize>;
+
+impl Replay {
+    fn message(
+        &mut self,
+        id: u64,
+        kind: Option<&str>,
+        (start, len): (u64, usize),
+        place: Option<usize>,
+        known: &mut Known,
+    ) {
+        if let Some(slot) = known.get(&id).and_then(|slot| self.log.slots.get_mut(*slot)) {
+            if slot.summary.is_none() {
+                (slot.start, slot.len, slot.place) = (start, len, place);
+            }
+            return;
+        }
+        let is_spoken = matches!(kind, Some("user" | "gemini"));
+        self.add(id, Slot { start, len, place, summary: None, is_rewound: false, is_spoken }, known);
+    }
+
+    fn add(&mut self, id: u64, slot: Slot, known: &mut Known) {
+        let at = self.log.slots.len();
+        self.log.slots.push(slot);
+        self.live.push((id, at));
+        known.insert(id, at);
+    }
+
+    /// Takes back a message and all after it; all there are when there is no such message.
+    fn rewind(&mut self, id: u64, known: &mut Known) {
+        let from = self.live.iter().position(|(live, _)| *live == id).unwrap_or(0);
+        for (id, slot) in self.live.drain(from..) {
+            known.remove(&id);
+            self.log.slots[slot].is_rewound = true;
+        }
+    }
+
+    /// Goes on with other messages than there were. Where some are left out that was a
+    /// compaction: they stay, and the new ones are its summary.
+    fn checkpoint(&mut self, messages: &[String], line: (u64, usize), known: &mut Known) {
+        if messages.is_empty() {
+            return;
+        }
+        let kept: Vec<Option<Kept>> = messages.iter().map(|message| Kept::of(message)).collect();
+        let ids: HashSet<u64> = kept.iter().flatten().map(|kept| kept.id).collect();
+        let is_left_out = |(id, slot): &(u64, usize)| self.log.slots[*slot].is_spoken && !ids.contains(id);
+        let is_compaction = self.live.iter().any(is_left_out);
+        let before = std::mem::take(&mut self.live);
+        let mut summary = String::new();
+        let mut summary_ids = Vec::new();
+        for (place, kept) in kept.into_iter().enumerate() {
+            match kept {
+                Some(kept) => match known.get(&kept.id) {
+                    Some(slot) => self.live.push((kept.id, *slot)),
+                    None if is_compaction => {
+                        let text = message::text(&serde_json::from_str(&messages[place]).unwrap_or_default());
+                        summary = [summary, text].join("\n").trim().to_owned();
+                        summary_ids.push(kept.id);
+                    }
+                    None => self.message(kept.id, kept.kind.as_deref(), line, Some(place), known),
+                },
+                None => self.log.told.bad += 1,
+            }
+        }
+        if is_compaction {
+            for (id, _) in before.iter().filter(|(id, _)| !ids.contains(id)) {
+                known.remove(id);
+            }
+            let (start, len) = line;
+            let slot =
+                Slot { start, len, place: None, summary: Some(summary), is_rewound: false, is_spoken: false };
+            let at = self.log.slots.len();
+            self.log.slots.push(slot);
+            let ids: Vec<(u64, usize)> = summary_ids.into_iter().map(|id| (id, at)).collect();
+            known.extend(ids.iter().copied());
+            self.live.splice(0..0, ids);
+        } else {
+            // What the model never sees, such as notices, is not in a checkpoint.
+            let left = before.into_iter().filter(|(id, _)| !ids.contains(id));
+            self.live.extend(left);
+        }
+    }
+}
+
+/// A message of a checkpoint, as far as it must be known.
+struct Kept {
+    id: u64,
+    kind: Option<String>,
+}
+
+impl Kept {
+    fn of(message: &str) -> Option<Self> {
+        let record: Record<'_> = serde_json::from_str(message).ok()?;
+        Some(Self { id: name(&record.id?), kind: record.kind })
+    }
+}
+
+/// Names a message in little memory.
+fn name(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,59 @@
+//! Where agents keep their files on this machine.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// A user's home directory, and the variables that move parts of it.
+#[derive(Clone, Debug, Default)]
+pub struct Homes {
+    home: PathBuf,
+    variables: HashMap<String, OsString>,
+    cwd: Option<PathBuf>,
+}
+
+impl Homes {
+    pub fn new(
+        home: PathBuf,
+        variables: impl IntoIterator<Item = (String, OsString)>,
+        cwd: Option<PathBuf>,
+    ) -> Self {
+        Self { home, variables: variables.into_iter().collect(), cwd }
+    }
+
+    /// Returns a home without any variable set: what a fresh login has.
+    pub fn at(home: impl Into<PathBuf>) -> Self {
+        Self { home: home.into(), ..Self::default() }
+    }
+
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Returns where this process was started: some agents keep sessions in the project.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.cwd.as_deref()
+    }
+
+    /// Returns a directory that a variable names; a relative one counts as not set.
+    pub fn variable(&self, name: &str) -> Option<PathBuf> {
+        self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// Returns a file that a variable names, if need be relative to a directory.
+    pub fn variable_in(&self, name: &str, dir: &Path) -> Option<PathBuf> {
+        self.variables.get(name).filter(|value| !value.is_empty()).map(|value| dir.join(value))
+    }
+
+    /// Returns `$XDG_DATA_HOME`, or where it is when nobody says.
+    pub fn data(&self) -> PathBuf {
+        self.variable("XDG_DATA_HOME").unwrap_or_else(|| self.home.join(".local/share"))
+    }
+
+    /// Returns `$XDG_CONFIG_HOME`, or where it is when nobody says.
+    pub fn config(&self) -> PathBuf {
+        self.variable("XDG_CONFIG_HOME").unwrap_or_else(|| self.home.join(".config"))
+    }
+}

@@ -1,0 +1,77 @@
+//! Reading other agents' sessions where they lie, without changing anything.
+//!
+//! One reader a format, behind one small trait: name the sessions cheaply, and
+//! hand over the messages of one. Formats change monthly, so a reader goes on past
+//! what it does not know, and what cannot be read costs itself alone.
+
+mod amp;
+mod catalogue;
+mod claude;
+mod codex;
+mod crush;
+mod cursor;
+mod database;
+mod docker_agent;
+mod document;
+mod error;
+mod files;
+mod gemini;
+mod goose;
+mod homes;
+mod json;
+mod openclaw;
+mod opencode;
+mod repository;
+mod search;
+mod session;
+mod zed;
+
+use std::ops::ControlFlow;
+
+use sess_core::Source;
+
+pub use catalogue::{Catalogue, Listing, Look, Problem};
+pub use error::{Error, Result};
+pub use homes::Homes;
+pub use repository::common_dir;
+pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
+pub use session::{Entry, Foreign, Place, Told};
+
+/// Receives messages, oldest first, and says when it has enough.
+pub type Take<'a> = dyn FnMut(Entry) -> ControlFlow<()> + 'a;
+
+/// One agent's way to keep sessions.
+///
+/// Readers promise: nothing is written, not even beside the files; no link inside an
+/// agent's directory is followed; memory does not grow with the length of a session.
+pub trait Reader: Send + Sync {
+    fn source(&self) -> Source;
+
+    /// Names every session that there is, sub-agents' too, without reading whole transcripts.
+    fn list(&self, homes: &Homes, listing: &mut Listing<'_>);
+
+    /// Hands over a session's messages, oldest first, with what was compacted or rewound.
+    fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told>;
+}
+
+/// Every format that can be read.
+pub fn readers() -> [&'static dyn Reader; 11] {
+    [
+        &claude::Claude,
+        &codex::Codex,
+        &gemini::Gemini,
+        &opencode::Opencode,
+        &goose::Goose,
+        &docker_agent::DockerAgent,
+        &openclaw::Openclaw,
+        &cursor::Cursor,
+        &zed::Zed,
+        &crush::Crush,
+        &amp::Amp,
+    ]
+}
+
+/// Returns the reader of a source's sessions; none for our own.
+pub fn reader(source: Source) -> Option<&'static dyn Reader> {
+    readers().into_iter().find(|reader| reader.source() == source)
+}

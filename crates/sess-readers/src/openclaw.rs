@@ -1,0 +1,348 @@
+//! OpenClaw: one database an agent, and before that one file of lines a session, which stays
+//! behind when it is moved.
+//!
+//! A session's key lasts; each reset starts a new transcript behind it, a *window*, which is
+//! what is named here. Events are the same in both stores, and form a tree by `parentId`.
+
+mod legacy;
+mod telling;
+mod tree;
+
+use std::{collections::HashMap, io::Read, ops::ControlFlow, path::Path};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Deserialize;
+use sess_core::{SessionId, Source, Timestamp};
+
+use self::{telling::Telling, tree::Tree};
+use crate::{
+    Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    database::{self, Database, Table},
+    files::{self, Lines},
+    json,
+    session::session_id,
+};
+
+pub(crate) struct Openclaw;
+
+impl Reader for Openclaw {
+    fn source(&self) -> Source {
+        Source::Openclaw
+    }
+
+    fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
+        let moved = homes.variable("OPENCLAW_STATE_DIR");
+        let root = moved.unwrap_or_else(|| homes.home().join(".openclaw")).join("agents");
+        let agents: Vec<_> = listing.entries(&root).into_iter().filter(|item| item.is_dir).collect();
+        for agent in &agents {
+            let path = agent.path.join("agent/openclaw-agent.sqlite");
+            listing.visit(&path, || sessions(&path));
+        }
+        for agent in &agents {
+            legacy::list(&agent.path.join("sessions"), listing);
+        }
+    }
+
+    fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+        let path = &session.place.path;
+        let (mut events, children) = if path.extension().is_some_and(|extension| extension == "sqlite") {
+            stored(path, &session.id)?
+        } else {
+            (Events::File, legacy::children(path))
+        };
+        let mut tree = Tree::default();
+        events.each(path, &mut Told::default(), |line| {
+            tree.add(line)?;
+            Some(ControlFlow::Continue(()))
+        })?;
+        let at = session.created_at.unwrap_or(session.updated_at);
+        let mut telling = Telling::new(take, tree.live(), children, at);
+        let mut told = Told::default();
+        events.each(path, &mut told, |line| telling.event(line))?;
+        told.unknown += telling.unknown;
+        Ok(told)
+    }
+}
+
+/// The sessions that others were given as tasks, by their keys.
+type Children = HashMap<String, SessionId>;
+
+/// Where the events of a session come from.
+enum Events {
+    File,
+    Rows {
+        database: Box<Database>,
+        session: SessionId,
+        keys: Vec<i64>,
+    },
+    /// A file that was put into the database.
+    Archive(Vec<u8>),
+}
+
+impl Events {
+    fn each(
+        &mut self,
+        path: &Path,
+        told: &mut Told,
+        mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
+    ) -> Result<()> {
+        match self {
+            Self::File if path.extension().is_some_and(|extension| extension == "zst") => {
+                files::each(Lines::new(path, plain(path, files::open(path)?.0)?), told, take)
+            }
+            Self::File => files::each(Lines::open(path)?, told, take),
+            Self::Archive(bytes) => files::each(Lines::new(path, bytes.as_slice()), told, take),
+            Self::Rows { database, session, keys } => {
+                let row = |connection: &Connection, key| event(connection, session, key);
+                database.step(keys, row, |event| {
+                    let event = event.and_then(|event| event.plain(path));
+                    event.and_then(|event| take(&event)).unwrap_or_else(|| {
+                        told.bad += 1;
+                        ControlFlow::Continue(())
+                    })
+                })
+            }
+        }
+    }
+}
+
+/// An event as it is stored.
+enum Event {
+    Plain(Vec<u8>),
+    Compressed(Vec<u8>),
+}
+
+impl Event {
+    fn plain(self, path: &Path) -> Option<Vec<u8>> {
+        match self {
+            Self::Plain(bytes) => Some(bytes),
+            Self::Compressed(bytes) => decompressed(path, &bytes).ok(),
+        }
+    }
+}
+
+fn plain<R: Read>(path: &Path, from: R) -> Result<impl Read> {
+    zstd::Decoder::new(from).map_err(|source| Error::Io { path: path.to_owned(), source })
+}
+
+fn decompressed(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
+    files::read_bounded(path, plain(path, bytes)?)
+}
+
+fn event(connection: &Connection, session: &SessionId, key: i64) -> rusqlite::Result<Option<Event>> {
+    // Both are there in databases of today; the second was added later.
+    let sql = "SELECT event_json, event_zstd FROM transcript_events WHERE session_id = ?1 AND seq = ?2";
+    let statement = connection.prepare_cached(sql);
+    let mut statement =
+        statement.or_else(|_| connection.prepare_cached(&sql.replace("event_zstd", "NULL")))?;
+    statement.query_row(params![session.as_str(), key], |row| Ok(stored_event(row, 0)))
+}
+
+fn stored_event(row: &Row<'_>, column: usize) -> Option<Event> {
+    let plain = database::filled(row, column).map(|text| Event::Plain(text.into_bytes()));
+    plain.or_else(|| database::bytes(row, column + 1).map(Event::Compressed))
+}
+
+/// Returns where a session's events are, and its children.
+fn stored(path: &Path, id: &SessionId) -> Result<(Events, Children)> {
+    let mut database = Box::new(Database::at(path));
+    let (keys, archive, children) = database.look(|connection| {
+        let sql = "SELECT seq FROM transcript_events WHERE session_id = ?1 ORDER BY seq";
+        let keys = database::keys(connection, sql, id.as_str())?;
+        let archive = if keys.is_empty() { archived(connection, id)? } else { None };
+        let table = Table::of(connection, "session_nodes")?;
+        let sql = table.select(&["session_key", "current_session_id", "spawned_by", "parent_session_key"]);
+        let mut statement = connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut children = Children::new();
+        while let Some(row) = rows.next()? {
+            let child = database::text(row, 1).as_deref().and_then(session_id);
+            let is_child = database::filled(row, 2).or_else(|| database::filled(row, 3)).is_some();
+            if let (Some(key), Some(child), true) = (database::text(row, 0), child, is_child) {
+                children.insert(key, child);
+            }
+        }
+        Ok((keys, archive, children))
+    })?;
+    let events = match archive {
+        _ if !keys.is_empty() => Events::Rows { database, session: id.clone(), keys },
+        Some((bytes, true)) => Events::Archive(decompressed(path, &bytes)?),
+        Some((bytes, false)) => Events::Archive(bytes),
+        None => return Err(Error::Gone(path.to_owned())),
+    };
+    Ok((events, children))
+}
+
+/// Returns what a reset left of a session, and whether it is compressed.
+fn archived(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<(Vec<u8>, bool)>> {
+    let table = Table::of(connection, ARCHIVES)?;
+    if !table.has_all(&["session_id", "archive_blob"]) {
+        return Ok(None);
+    }
+    let sql = format!("{} WHERE session_id = ?1", table.select(&["archive_blob", "encoding"]));
+    let archive = connection.query_row(&sql, [id.as_str()], |row| {
+        let is_compressed = database::text(row, 1).as_deref() == Some("zstd");
+        Ok(database::bytes(row, 0).map(|bytes| (bytes, is_compressed)))
+    });
+    Ok(archive.optional()?.flatten())
+}
+
+const ARCHIVES: &str = "session_transcript_archives";
+
+fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+    let found = database::look(path, |connection| {
+        let windows = Table::of(connection, "session_windows")?;
+        if !windows.has_all(&["session_id", "session_key"])
+            || !Table::of(connection, "transcript_events")?.has_all(&["session_id", "seq", "event_json"])
+        {
+            return Ok(None);
+        }
+        let nodes = nodes(connection)?;
+        let columns = [
+            "session_id",
+            "session_key",
+            "created_at",
+            "updated_at",
+            "display_name",
+            "parent_session_key",
+            "spawned_by",
+        ];
+        let mut statement = connection.prepare(&windows.select(&columns))?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let Some(mut session) = window(path, row, &nodes) else { continue };
+            let first = "SELECT event_json, event_zstd FROM transcript_events WHERE session_id = ?1
+                ORDER BY seq LIMIT 1";
+            let statement = connection.prepare_cached(first);
+            let mut statement =
+                statement.or_else(|_| connection.prepare_cached(&first.replace("event_zstd", "NULL")))?;
+            let header = statement.query_row([session.id.as_str()], |row| Ok(stored_event(row, 0)));
+            // A window in which nothing was said yet, or whose transcript is archived.
+            let Some(header) = header.optional()? else { continue };
+            let header = header.and_then(|event| event.plain(path));
+            let header = header.and_then(|line| serde_json::from_slice::<Header>(&line).ok());
+            session.cwd = header.and_then(|header| header.cwd).or(session.cwd);
+            found.push(session);
+        }
+        found.extend(archives(connection, path, &nodes)?);
+        Ok(Some(found))
+    })?;
+    found.ok_or_else(|| database::unknown_schema(path, "session_windows"))
+}
+
+/// The first event of a transcript.
+#[derive(Deserialize)]
+struct Header {
+    cwd: Option<String>,
+}
+
+/// What is known of a key.
+#[derive(Default)]
+struct Node {
+    current: String,
+    title: String,
+    label: Option<String>,
+    cwd: Option<String>,
+    /// The key of the session that it has its task from.
+    parent: Option<String>,
+    last_at: Option<Timestamp>,
+    is_archived: bool,
+}
+
+fn nodes(connection: &Connection) -> rusqlite::Result<HashMap<String, Node>> {
+    let table = Table::of(connection, "session_nodes")?;
+    if !table.has("session_key") {
+        return Ok(HashMap::new());
+    }
+    let columns = [
+        "session_key",
+        "current_session_id",
+        "label",
+        "display_name",
+        "spawned_by",
+        "parent_session_key",
+        "last_activity_at",
+        "last_interaction_at",
+        "archived_at",
+        "entry_json",
+    ];
+    let mut statement = connection.prepare(&table.select(&columns))?;
+    let mut rows = statement.query([])?;
+    let mut nodes = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let Some(key) = database::text(row, 0) else { continue };
+        let text = |column| database::filled(row, column);
+        let entry = text(9).and_then(|json| serde_json::from_str::<legacy::Known>(&json).ok());
+        let entry = entry.unwrap_or_default();
+        let label = text(2).or_else(|| entry.label.clone());
+        let title = label.clone().or_else(|| text(3)).or_else(|| entry.title());
+        nodes.insert(
+            key,
+            Node {
+                current: text(1).unwrap_or_default(),
+                title: json::title(&title.unwrap_or_default()),
+                label,
+                cwd: entry.spawned_cwd.or(entry.exec_cwd),
+                parent: text(4).or_else(|| text(5)),
+                last_at: database::instant(row, 6).or_else(|| database::instant(row, 7)),
+                is_archived: database::truthy(row, 8),
+            },
+        );
+    }
+    Ok(nodes)
+}
+
+fn window(path: &Path, row: &Row<'_>, nodes: &HashMap<String, Node>) -> Option<Foreign> {
+    let native = database::text(row, 0)?;
+    let none = Node::default();
+    let node = database::text(row, 1).and_then(|key| nodes.get(&key)).unwrap_or(&none);
+    let is_current = node.current == native;
+    let created_at = database::instant(row, 2);
+    let updated_at = node.last_at.filter(|_| is_current).or_else(|| database::instant(row, 3));
+    let place = Place { path: path.to_owned(), size_bytes: None };
+    let updated_at = updated_at.or(created_at).unwrap_or_default();
+    let mut session = Foreign::new(Source::Openclaw, session_id(&native)?, place, updated_at);
+    session.created_at = created_at;
+    let own_title = database::filled(row, 4).map(|title| json::title(&title));
+    session.title = own_title.filter(|_| !is_current || node.title.is_empty()).unwrap_or(node.title.clone());
+    session.cwd.clone_from(&node.cwd);
+    session.is_archived = node.is_archived;
+    let parent =
+        node.parent.clone().or_else(|| database::filled(row, 6)).or_else(|| database::filled(row, 5));
+    if let Some(parent) = parent.and_then(|key| session_id(&nodes.get(&key)?.current)) {
+        session.parent = Some(parent);
+        session.name.clone_from(&node.label);
+    }
+    Some(session)
+}
+
+/// Names the transcripts that a reset put away; what somebody deleted stays unnamed.
+fn archives(
+    connection: &Connection,
+    path: &Path,
+    nodes: &HashMap<String, Node>,
+) -> rusqlite::Result<Vec<Foreign>> {
+    let table = Table::of(connection, ARCHIVES)?;
+    if !table.has_all(&["session_id", "archive_blob"]) {
+        return Ok(Vec::new());
+    }
+    let sql = table.select(&["session_id", "session_key", "reason", "published_at"]);
+    let mut statement = connection.prepare(&sql)?;
+    let found = statement.query_map([], |row| {
+        let is_deleted = database::text(row, 2).as_deref() == Some("deleted");
+        let Some(id) = database::text(row, 0).as_deref().and_then(session_id).filter(|_| !is_deleted) else {
+            return Ok(None);
+        };
+        let updated_at = database::instant(row, 3).unwrap_or_default();
+        let place = Place { path: path.to_owned(), size_bytes: None };
+        let mut session = Foreign::new(Source::Openclaw, id, place, updated_at);
+        if let Some(node) = database::text(row, 1).and_then(|key| nodes.get(&key)) {
+            session.title.clone_from(&node.title);
+            session.cwd.clone_from(&node.cwd);
+        }
+        session.is_archived = true;
+        Ok(Some(session))
+    })?;
+    Ok(found.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}

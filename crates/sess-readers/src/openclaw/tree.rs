@@ -1,0 +1,75 @@
+//! Which events of a transcript are still part of the conversation.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The tree that the events of one transcript form: a few dozen bytes an event.
+#[derive(Default)]
+pub(super) struct Tree {
+    parents: Vec<Option<u32>>,
+    places: HashMap<u64, u32>,
+    leaf: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Link {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    id: Option<String>,
+    /// Null for the first one; oldest versions have none at all.
+    #[serde(default = "absent")]
+    parent_id: Value,
+    target_id: Option<String>,
+}
+
+fn absent() -> Value {
+    Value::Bool(false)
+}
+
+/// Names an event in little memory; two of one transcript are told apart but for one chance in 10^13.
+fn name(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Tree {
+    /// Adds an event; none when it cannot be read.
+    pub(super) fn add(&mut self, line: &[u8]) -> Option<()> {
+        let link: Link = serde_json::from_slice(line).ok()?;
+        let kind = link.kind.as_deref().unwrap_or_default();
+        let Some(id) = link.id.filter(|_| kind != "session") else { return Some(()) };
+        let by_name = |id: &str| self.places.get(&name(id)).copied();
+        let place = u32::try_from(self.parents.len()).ok()?;
+        let parent = link.parent_id.as_str().and_then(by_name);
+        // What starts the context anew goes on from what was there.
+        let follows = matches!(kind, "reset" | "compaction") || link.parent_id == absent();
+        let parent = if parent.is_none() && follows { self.leaf } else { parent };
+        let target = link.target_id.as_deref().and_then(by_name).filter(|_| kind == "leaf");
+        self.parents.push(parent);
+        self.places.insert(name(&id), place);
+        self.leaf = target.or(Some(place));
+        Some(())
+    }
+
+    /// Tells for each event with an id, in their order, whether it was not taken back.
+    pub(super) fn live(self) -> Vec<bool> {
+        let mut live = vec![false; self.parents.len()];
+        let mut next = self.leaf;
+        while let Some(place) = next {
+            let place = place as usize;
+            // Parents may form a loop.
+            if std::mem::replace(&mut live[place], true) {
+                break;
+            }
+            next = self.parents[place];
+        }
+        live
+    }
+}

@@ -1,0 +1,199 @@
+//! opencode: `opencode.db` with the tables `session`, `message` and `part`, and before that one
+//! JSON file for each of these below `storage/`, of which some stay behind when they are moved.
+
+mod telling;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::Value;
+use sess_core::{Source, Timestamp};
+
+use self::telling::{Message, Part, Revert, Telling};
+use crate::{
+    Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    database::{self, Database, Table},
+    files, json,
+    session::session_id,
+};
+
+pub(crate) struct Opencode;
+
+impl Reader for Opencode {
+    fn source(&self) -> Source {
+        Source::Opencode
+    }
+
+    fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
+        let root = homes.data().join("opencode");
+        for path in databases(homes, &root, listing) {
+            listing.visit(&path, || sessions(&path));
+        }
+        for project in listing.entries(&root.join("storage/session")) {
+            for item in listing.entries(&project.path) {
+                if !item.is_dir && item.name.ends_with(".json") {
+                    listing.visit(&item.path, || legacy_session(&item.path));
+                }
+            }
+        }
+    }
+
+    fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+        let at = session.created_at.unwrap_or(session.updated_at);
+        let path = &session.place.path;
+        if path.extension().is_some_and(|extension| extension == "json") {
+            return read_legacy(session, Telling::new(take, at, revert(&legacy_info(path)?)));
+        }
+        let id = session.id.as_str();
+        let mut database = Database::at(path);
+        let (reverted, keys) = database.look(|connection| {
+            let table = Table::of(connection, "session")?;
+            let sql = format!("{} WHERE id = ?1", table.select(&["revert"]));
+            let reverted = connection.query_row(&sql, [id], |row| Ok(object(database::text(row, 0))));
+            let sql = "SELECT rowid FROM message WHERE session_id = ?1 ORDER BY time_created, id";
+            Ok((reverted.optional()?, database::keys(connection, sql, id)?))
+        })?;
+        let reverted = reverted.ok_or_else(|| Error::Gone(path.clone()))?.unwrap_or_default();
+        let mut telling = Telling::new(take, at, Revert::of(&reverted));
+        database.step(&keys, message, |message| telling.message(message))?;
+        Ok(telling.finish())
+    }
+}
+
+/// Returns the databases that there may be: the one in use first, then those of other channels.
+fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathBuf> {
+    let mut found: Vec<_> = homes.variable_in("OPENCODE_DB", root).into_iter().collect();
+    found.push(root.join("opencode.db"));
+    let channels = listing.entries(root).into_iter().filter(|item| !item.is_dir);
+    found.extend(
+        channels
+            .filter(|item| item.name.starts_with("opencode-") && item.name.ends_with(".db"))
+            .map(|item| item.path),
+    );
+    found
+}
+
+fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+    let found = database::look(path, |connection| {
+        let table = Table::of(connection, "session")?;
+        if !table.has("id") || !Table::of(connection, "message")?.has_all(&["session_id", "data"]) {
+            return Ok(None);
+        }
+        // Of all columns only these: rows hold whole diffs.
+        let columns = [
+            "id",
+            "title",
+            "directory",
+            "parent_id",
+            "agent",
+            "time_created",
+            "time_updated",
+            "time_archived",
+        ];
+        let mut statement = connection.prepare(&table.select(&columns))?;
+        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+    })?;
+    let found = found.ok_or_else(|| database::unknown_schema(path, "session"))?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
+    let id = session_id(&database::text(row, 0)?)?;
+    let created_at = database::instant(row, 5);
+    let updated_at = database::instant(row, 6).or(created_at).unwrap_or_default();
+    let place = Place { path: path.to_owned(), size_bytes: None };
+    let mut session = Foreign::new(Source::Opencode, id, place, updated_at);
+    session.title = title(&database::text(row, 1).unwrap_or_default());
+    session.cwd = database::filled(row, 2);
+    session.parent = database::filled(row, 3).as_deref().and_then(session_id);
+    session.name = database::filled(row, 4).filter(|_| session.parent.is_some());
+    session.created_at = created_at;
+    session.is_archived = database::truthy(row, 7);
+    Some(session)
+}
+
+/// Returns a title, but for those that opencode makes of the time.
+fn title(text: &str) -> String {
+    let made = ["New session - ", "Child session - "].iter().find_map(|start| text.strip_prefix(start));
+    if made.is_some_and(|time| Timestamp::parse_rfc3339(time).is_some()) {
+        return String::new();
+    }
+    json::title(text)
+}
+
+/// Reads a message with its parts.
+fn message(connection: &Connection, key: i64) -> rusqlite::Result<Message> {
+    let mut message = connection
+        .prepare_cached("SELECT id, data, time_created FROM message WHERE rowid = ?1")?
+        .query_row([key], |row| {
+            Ok(Message {
+                id: database::text(row, 0).unwrap_or_default(),
+                at: database::instant(row, 2),
+                info: object(database::text(row, 1)),
+                parts: Vec::new(),
+            })
+        })?;
+    let mut statement =
+        connection.prepare_cached("SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id")?;
+    let parts = statement.query_map([&message.id], |row| {
+        Ok(Part { id: database::text(row, 0).unwrap_or_default(), data: object(database::text(row, 1)) })
+    })?;
+    message.parts = parts.collect::<rusqlite::Result<_>>()?;
+    Ok(message)
+}
+
+/// Returns an object of JSON; none where there is something else.
+fn object(text: Option<String>) -> Option<Value> {
+    serde_json::from_str(&text?).ok().filter(Value::is_object)
+}
+
+fn legacy_info(path: &Path) -> Result<Value> {
+    let bytes = files::document(path)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Error::Format { path: path.to_owned(), what: error.to_string() })
+}
+
+fn revert(info: &Value) -> Revert {
+    Revert::of(info.get("revert").unwrap_or(&Value::Null))
+}
+
+fn legacy_session(path: &Path) -> Result<Vec<Foreign>> {
+    let info = legacy_info(path)?;
+    let Some(id) = json::field(&info, "id").and_then(session_id) else {
+        return Err(Error::Format { path: path.to_owned(), what: "it has no id".to_owned() });
+    };
+    let time = |name: &str| info.get("time").and_then(|time| time.get(name)).and_then(json::instant);
+    let updated_at = time("updated").or(time("created")).unwrap_or_default();
+    let place = Place { path: path.to_owned(), size_bytes: None };
+    let mut session = Foreign::new(Source::Opencode, id, place, updated_at);
+    session.title = title(json::field(&info, "title").unwrap_or_default());
+    session.cwd = json::field(&info, "directory").filter(|cwd| !cwd.is_empty()).map(str::to_owned);
+    session.parent = json::field(&info, "parentID").and_then(session_id);
+    session.created_at = time("created");
+    session.is_archived = time("archived").is_some();
+    Ok(vec![session])
+}
+
+/// Reads messages and parts that have a file each, in the order of their ids.
+fn read_legacy(session: &Foreign, mut telling: Telling<'_, '_>) -> Result<Told> {
+    // From `storage/session/<project>/<id>.json`.
+    let Some(storage) = session.place.path.ancestors().nth(3) else {
+        return Err(Error::Gone(session.place.path.clone()));
+    };
+    let document = |path: &Path| object(files::document(path).ok().and_then(|it| String::from_utf8(it).ok()));
+    let named = |dir: &Path| -> Result<Vec<(String, PathBuf)>> {
+        let items = files::entries(dir)?.into_iter().filter(|item| !item.is_dir);
+        Ok(items.filter_map(|it| Some((it.name.strip_suffix(".json")?.to_owned(), it.path))).collect())
+    };
+    for (id, path) in named(&storage.join("message").join(session.id.as_str()))? {
+        let info = document(&path);
+        let at = info.as_ref().and_then(|info| json::instant(info.get("time")?.get("created")?));
+        let parts = named(&storage.join("part").join(&id))?;
+        let parts = parts.into_iter().map(|(id, path)| Part { id, data: document(&path) }).collect();
+        if telling.message(Message { id, at, info, parts }).is_break() {
+            break;
+        }
+    }
+    Ok(telling.finish())
+}

@@ -1,0 +1,48 @@
+//! Which repository a directory belongs to.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Returns the directory that all worktrees of a repository share, for a directory inside one.
+///
+/// Worktrees count as one repository. A directory that is gone belongs to the repository
+/// around the nearest one that is left.
+pub fn common_dir(dir: &Path) -> Option<PathBuf> {
+    dir.ancestors().find_map(|dir| {
+        let git = dir.join(".git");
+        let kind = fs::symlink_metadata(&git).ok()?;
+        if kind.is_dir() {
+            return git.canonicalize().ok();
+        }
+        // A worktree or a submodule: one line names where its own part lies.
+        let pointer = fs::read_to_string(&git).ok()?;
+        let own = dir.join(pointer.strip_prefix("gitdir:")?.trim());
+        match fs::read_to_string(own.join("commondir")) {
+            Ok(common) => own.join(common.trim()).canonicalize().ok(),
+            Err(_) => own.canonicalize().ok(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worktrees_share_one_directory_and_a_lost_one_belongs_to_what_is_around() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let root = temp.path().canonicalize().expect("there");
+        let main = root.join("main/.git");
+        fs::create_dir_all(main.join("worktrees/w")).expect("made");
+        fs::write(main.join("worktrees/w/commondir"), "../..\n").expect("written");
+        fs::create_dir_all(root.join("w/src")).expect("made");
+        fs::write(root.join("w/.git"), format!("gitdir: {}\n", main.join("worktrees/w").display()))
+            .expect("written");
+        assert_eq!(common_dir(&root.join("main")), Some(main.clone()));
+        assert_eq!(common_dir(&root.join("w/src")), Some(main.clone()));
+        assert_eq!(common_dir(&root.join("main/gone/deeper")), Some(main));
+        assert_eq!(common_dir(&root.join("elsewhere")), None);
+    }
+}

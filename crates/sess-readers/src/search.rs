@@ -1,0 +1,390 @@
+//! Finding messages in other agents' sessions, without an index.
+//!
+//! Files are looked through as bytes first, on all cores, for a piece that every message
+//! that is found must contain; only where it stands are they read as sessions.
+
+use std::{
+    cmp::Reverse,
+    collections::VecDeque,
+    io::Read,
+    ops::{ControlFlow, Range},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use regex::{Regex, RegexBuilder, bytes};
+use sess_core::{Timestamp, message::Role};
+
+use crate::{Foreign, Result, files, reader};
+
+/// How much of a file is looked at in one go.
+const CHUNK_SIZE_BYTES: usize = 1 << 20;
+/// How large the program of an expression may become.
+const PATTERN_SIZE_BYTES_MAX: usize = 1 << 20;
+
+/// What a message must be like to be found.
+#[derive(Default)]
+pub struct Matcher {
+    all: Vec<Wanted>,
+    none: Vec<Wanted>,
+    /// The longest piece that stands in files as it stands in messages.
+    piece: String,
+}
+
+/// One thing that is looked for.
+enum Wanted {
+    /// Words that follow each other, in small letters; of the last one perhaps only the beginning.
+    Words {
+        words: Vec<String>,
+        is_prefix: bool,
+    },
+    Expression(Regex),
+}
+
+/// An expression that cannot be searched for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPattern(String);
+
+impl Matcher {
+    /// Asks for a word or phrase, in any case; with `is_prefix` for what begins with it.
+    pub fn word(&mut self, text: &str, is_prefix: bool) {
+        self.all.push(Wanted::words(text, is_prefix));
+        let pieces = text.split(|c: char| !c.is_ascii_alphanumeric());
+        self.offer(pieces.max_by_key(|piece| piece.len()).unwrap_or_default());
+    }
+
+    /// Asks for the absence of a word or phrase.
+    pub fn without(&mut self, text: &str) {
+        self.none.push(Wanted::words(text, false));
+    }
+
+    /// Asks for a regular expression, in any case.
+    pub fn expression(&mut self, pattern: &str) -> std::result::Result<(), BadPattern> {
+        let built =
+            RegexBuilder::new(pattern).case_insensitive(true).size_limit(PATTERN_SIZE_BYTES_MAX).build();
+        self.all.push(Wanted::Expression(built.map_err(|error| BadPattern(error.to_string()))?));
+        self.offer(&literal(pattern));
+        Ok(())
+    }
+
+    fn offer(&mut self, piece: &str) {
+        if piece.len() > self.piece.len() {
+            piece.clone_into(&mut self.piece);
+        }
+    }
+
+    /// Returns where the first of what is asked for stands in a text that has all of it.
+    pub fn find(&self, text: &str) -> Option<Range<usize>> {
+        if self.none.iter().any(|wanted| wanted.find(text).is_some()) {
+            return None;
+        }
+        let mut found = self.all.iter().map(|wanted| wanted.find(text));
+        let first = found.next()??;
+        found.all(|other| other.is_some()).then_some(first)
+    }
+
+    /// Returns what files can be looked through for as they are.
+    fn in_bytes(&self) -> Option<bytes::Regex> {
+        const PIECE_LEN_MIN: usize = 2;
+        if self.piece.len() < PIECE_LEN_MIN {
+            return None;
+        }
+        let pattern = regex::escape(&self.piece);
+        bytes::RegexBuilder::new(&pattern).case_insensitive(true).unicode(false).build().ok()
+    }
+}
+
+impl Wanted {
+    fn words(text: &str, is_prefix: bool) -> Self {
+        Self::Words { words: words(text).map(|(_, word)| word.to_lowercase()).collect(), is_prefix }
+    }
+
+    fn find(&self, text: &str) -> Option<Range<usize>> {
+        let (wanted, is_prefix) = match self {
+            Self::Expression(pattern) => return pattern.find(text).map(|found| found.range()),
+            Self::Words { words, is_prefix } => (words, *is_prefix),
+        };
+        let (last, before) = wanted.split_last()?;
+        let is_same = |(_, word): &(usize, &str), wanted: &String| {
+            word.chars().flat_map(char::to_lowercase).eq(wanted.chars())
+        };
+        let begins = |(_, word): &(usize, &str)| {
+            let mut letters = word.chars().flat_map(char::to_lowercase);
+            last.chars().all(|letter| letters.next() == Some(letter))
+        };
+        let mut window: VecDeque<(usize, &str)> = VecDeque::new();
+        for word in words(text) {
+            window.push_back(word);
+            if window.len() > wanted.len() {
+                window.pop_front();
+            }
+            let ends = if is_prefix { begins(&word) } else { is_same(&word, last) };
+            if ends && window.len() == wanted.len() && window.iter().zip(before).all(|(a, b)| is_same(a, b)) {
+                return Some(window[0].0..word.0 + word.1.len());
+            }
+        }
+        None
+    }
+}
+
+/// Returns the words of a text and where they begin: letters and numbers count, what is between them parts them.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    parts.map(|part| (part.as_ptr() as usize - text.as_ptr() as usize, part))
+}
+
+/// Returns the longest run of letters and digits that everything an expression matches contains.
+fn literal(pattern: &str) -> String {
+    use regex_syntax::hir::{Hir, HirKind};
+    fn longest(hir: &Hir, best: &mut String) {
+        match hir.kind() {
+            HirKind::Literal(literal) => {
+                for piece in literal.0.split(|byte| !byte.is_ascii_alphanumeric()) {
+                    if piece.len() > best.len() {
+                        *best = String::from_utf8_lossy(piece).into_owned();
+                    }
+                }
+            }
+            HirKind::Concat(parts) => parts.iter().for_each(|part| longest(part, best)),
+            HirKind::Capture(capture) => longest(&capture.sub, best),
+            HirKind::Repetition(repeated) if repeated.min > 0 => longest(&repeated.sub, best),
+            HirKind::Repetition(_)
+            | HirKind::Alternation(_)
+            | HirKind::Class(_)
+            | HirKind::Look(_)
+            | HirKind::Empty => {}
+        }
+    }
+    let mut best = String::new();
+    if let Ok(hir) = regex_syntax::Parser::new().parse(pattern) {
+        longest(&hir, &mut best);
+    }
+    best
+}
+
+/// A message that was found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// Which of the sessions that were given.
+    pub session: usize,
+    /// Its agent's id of it, where it has one.
+    pub message_id: Option<String>,
+    /// Its place among the messages of its session, from 1.
+    pub seq: u64,
+    pub role: Role,
+    pub at: Timestamp,
+    pub text: String,
+    pub found: Range<usize>,
+}
+
+/// What a search came to.
+#[derive(Debug, Default)]
+pub struct Hits {
+    /// The newest first.
+    pub hits: Vec<Hit>,
+    /// Sessions that could not be read, and why.
+    pub problems: Vec<(usize, String)>,
+    /// There may be older ones.
+    pub is_cut: bool,
+}
+
+/// Where an earlier search ended: at this instant, after so many hits of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    pub at: Timestamp,
+    pub shown: usize,
+}
+
+/// Finds the newest `limit` messages of these sessions, most recent ones first.
+///
+/// `told` hears how many bytes of how many were looked through; once `stop` is set the search
+/// ends with what it has.
+pub fn search(
+    sessions: &[Foreign],
+    matcher: &Matcher,
+    before: Option<Before>,
+    limit: usize,
+    stop: &AtomicBool,
+    told: &(dyn Fn(u64, u64) + Sync),
+) -> Hits {
+    let mut order: Vec<usize> = (0..sessions.len()).collect();
+    order.sort_by_key(|place| Reverse(sessions[*place].updated_at));
+    let size = |place: usize| sessions[place].place.size_bytes.unwrap_or(0);
+    let all_bytes = order.iter().map(|place| size(*place)).sum();
+    let task =
+        Task { sessions, matcher, in_bytes: matcher.in_bytes(), before, limit, stop, hits: Mutex::default() };
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+            if stop.load(Ordering::Relaxed) || task.is_enough(sessions[place].updated_at) {
+                task.hits.lock().unwrap_or_else(PoisonError::into_inner).is_cut = true;
+                break;
+            }
+            task.look(place);
+            let size = usize::try_from(size(place)).unwrap_or(0);
+            told((done.fetch_add(size, Ordering::Relaxed) + size) as u64, all_bytes);
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut hits = task.hits.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = before {
+        let again = hits.hits.iter().take(before.shown).take_while(|hit| hit.at == before.at).count();
+        hits.hits.drain(..again);
+    }
+    hits.is_cut |= hits.hits.len() > limit;
+    hits.hits.truncate(limit);
+    hits
+}
+
+struct Task<'a> {
+    sessions: &'a [Foreign],
+    matcher: &'a Matcher,
+    in_bytes: Option<bytes::Regex>,
+    before: Option<Before>,
+    limit: usize,
+    stop: &'a AtomicBool,
+    hits: Mutex<Hits>,
+}
+
+impl Task<'_> {
+    /// Tells whether nothing that was said at `at` or before can be among what is asked for.
+    fn is_enough(&self, at: Timestamp) -> bool {
+        let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.hits.len() == self.limit && hits.hits.last().is_some_and(|last| last.at > at)
+    }
+
+    fn look(&self, place: usize) {
+        let session = &self.sessions[place];
+        match self.may_have(session) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => return self.problem(place, &error),
+        }
+        let Some(reader) = reader(session.source) else { return };
+        let mut seq = 0;
+        let read = reader.read(session, &mut |entry| {
+            if entry.body.role != Role::System && !entry.is_rewound {
+                seq += 1;
+                let text = entry.body.plain_text();
+                let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
+                if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
+                    let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
+                    self.add(Hit { session: place, message_id, seq, role, at, text, found });
+                }
+            }
+            if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if let Err(error) = read {
+            self.problem(place, &error);
+        }
+    }
+
+    fn add(&self, hit: Hit) {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest_first =
+            |other: &Hit| (other.at, other.session, other.seq) > (hit.at, hit.session, hit.seq);
+        let place = hits.hits.partition_point(newest_first);
+        // A fork copies what was said before it, with its ids: that was said once.
+        let is_copy = |other: &Hit| {
+            hit.message_id.is_some() && other.message_id == hit.message_id && other.at == hit.at
+        };
+        if hits.hits.iter().any(is_copy) {
+            return;
+        }
+        if hits.hits.len() == self.limit {
+            hits.is_cut = true;
+        }
+        if place < self.limit {
+            hits.hits.insert(place, hit);
+            hits.hits.truncate(self.limit);
+        }
+    }
+
+    fn problem(&self, place: usize, error: &crate::Error) {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.problems.push((place, error.to_string()));
+    }
+
+    /// Looks through a file as bytes. What is compressed or a database has to be read.
+    fn may_have(&self, session: &Foreign) -> Result<bool> {
+        let path = &session.place.path;
+        let is_plain = session.place.size_bytes.is_some()
+            && path.extension().is_some_and(|extension| extension == "jsonl" || extension == "json");
+        let Some(pattern) = self.in_bytes.as_ref().filter(|_| is_plain) else { return Ok(true) };
+        let (mut file, _) = files::open(path)?;
+        let io = |source| crate::Error::Io { path: path.clone(), source };
+        // What stands across two chunks is found in the second, which begins with the end of the first.
+        let overlap = self.matcher.piece.len();
+        let mut chunk = vec![0; CHUNK_SIZE_BYTES + overlap];
+        let mut kept = 0;
+        loop {
+            let read = file.read(&mut chunk[kept..]).map_err(io)?;
+            if read == 0 || self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let filled = kept + read;
+            if pattern.is_match(&chunk[..filled]) {
+                return Ok(true);
+            }
+            let from = filled.saturating_sub(overlap);
+            chunk.copy_within(from..filled, 0);
+            kept = filled - from;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_count_and_what_is_between_them_does_not() {
+        let check = |asked: &str, is_prefix: bool, text: &str, found: bool| {
+            let mut matcher = Matcher::default();
+            matcher.word(asked, is_prefix);
+            assert_eq!(matcher.find(text).is_some(), found, "{asked} in {text}");
+        };
+        check("retry", false, "add a Retry.", true);
+        check("retry", false, "retries", false);
+        check("retr", true, "retries", true);
+        check("rotate_key", false, "call rotate_key() now", true);
+        check("rotate key", false, "rotate-key", true);
+        check("ключ", false, "новый Ключ!", true);
+        check("a.b", false, "axb", false);
+        check("exactly onc", true, "it was exactly, once", true);
+        check("exactly once", false, "exactly at once", false);
+        let mut matcher = Matcher::default();
+        matcher.word("b c", false);
+        matcher.without("d");
+        assert_eq!(matcher.find("a (B-c)"), Some(3..6));
+        assert_eq!(matcher.find("a b c d"), None);
+    }
+
+    #[test]
+    fn the_piece_that_files_are_looked_through_for_is_in_everything_that_matches() {
+        let check = |pattern: &str, piece: &str| assert_eq!(literal(pattern), piece, "{pattern}");
+        check("rotate_key", "rotate");
+        check("(foo)+ba.r?", "foo");
+        check("foo|barbaz", "");
+        check("(?i)abc", "");
+        check(r"\d+ errors? in (\w+)\.rs", "error");
+        check("x*", "");
+        check("[", "");
+    }
+
+    #[test]
+    fn an_expression_that_is_none_or_too_large_is_refused() {
+        assert!(Matcher::default().expression("(").is_err());
+        assert!(Matcher::default().expression(r"(\w{1000}){1000}").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! A session as another agent keeps it.
+
+use std::path::PathBuf;
+
+use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
+
+use crate::files::Lines;
+
+/// What a list says of a session. Title, parent and times are derived, each as its agent would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    pub source: Source,
+    /// The agent's own id of it.
+    pub id: SessionId,
+    /// May be empty.
+    pub title: String,
+    pub cwd: Option<String>,
+    pub branch: Option<String>,
+    pub created_at: Option<Timestamp>,
+    /// When something was last said in it.
+    pub updated_at: Timestamp,
+    /// The session that it was started from, when it is a sub-agent's.
+    pub parent: Option<SessionId>,
+    /// What the agent calls a sub-agent.
+    pub name: Option<String>,
+    pub is_archived: bool,
+    /// How many messages it has, where that is known without reading it.
+    pub num_messages: Option<u64>,
+    pub place: Place,
+}
+
+/// Where a session is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub path: PathBuf,
+    /// The size of the file, for sessions that have one of their own.
+    pub size_bytes: Option<u64>,
+}
+
+impl Foreign {
+    /// Returns a session of which only the place is known.
+    pub fn new(source: Source, id: SessionId, place: Place, updated_at: Timestamp) -> Self {
+        Self {
+            source,
+            id,
+            title: String::new(),
+            cwd: None,
+            branch: None,
+            created_at: None,
+            updated_at,
+            parent: None,
+            name: None,
+            is_archived: false,
+            num_messages: None,
+            place,
+        }
+    }
+
+    /// Returns the id that tells it from all other sessions: `<source>:<native id>`.
+    pub fn reference(&self) -> String {
+        format!("{}:{}", self.source, self.id)
+    }
+
+    pub fn key(&self) -> SessionKey {
+        SessionKey::chat(&self.source.agent(), &self.id)
+    }
+}
+
+/// One message of another agent's session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The agent's own id of it, where it has one.
+    pub id: Option<String>,
+    pub body: Body,
+    /// It was taken back: still on record, no part of the conversation any more.
+    pub is_rewound: bool,
+}
+
+/// What became of the parts of a session that are no messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Records that could not be read.
+    pub bad: u64,
+    /// Records of a kind that is not known here.
+    pub unknown: u64,
+    /// The last line was only half there: somebody is writing, or a write was cut short.
+    pub is_torn: bool,
+}
+
+impl Told {
+    /// Counts what the lines of a file were at their end: a last one that nobody wrote the rest
+    /// of yet is no damage.
+    pub(crate) fn close<R>(&mut self, is_last_bad: bool, lines: &Lines<R>) {
+        if is_last_bad && lines.is_torn {
+            self.bad -= 1;
+            self.is_torn = true;
+        }
+        self.bad += lines.too_long;
+    }
+}
+
+/// Makes a session id of another agent's, whatever it is made of.
+///
+/// What may not be in an id becomes a dash; only sub-agents of one agent need that.
+pub(crate) fn session_id(native: &str) -> Option<SessionId> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    native.parse().ok().or_else(|| {
+        let plain: String = native.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+        plain.get(..plain.len().min(SessionId::LEN_MAX))?.parse().ok()
+    })
+}

@@ -1,0 +1,261 @@
+//! What a Codex thread is made of when it is spread over files, or has others' history in it.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+use sess_core::message::Block;
+
+use crate::homes::{copy, list, told, words};
+
+const A: &str = "019a0000-0000-7000-8000-00000000000a";
+const B: &str = "019a0000-0000-7000-8000-00000000000b";
+const C: &str = "019a0000-0000-7000-8000-00000000000c";
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// Writes a rollout, each record with its ordinal.
+fn rollout(home: &Path, dir: &str, ids: &str, first: u64, records: &[Value]) {
+    let dir = home.join(".codex").join(dir);
+    fs::create_dir_all(&dir).expect("made");
+    let line = |(at, record): (usize, &Value)| {
+        let mut record = record.clone();
+        record["ordinal"] = json!(first + at as u64);
+        record["timestamp"] = json!(format!("2026-11-10T12:00:{at:02}Z"));
+        format!("{record}\n")
+    };
+    let text: String = records.iter().enumerate().map(line).collect();
+    fs::write(dir.join(format!("rollout-2026-11-10T12-00-00-{ids}.jsonl")), text).expect("written");
+}
+
+fn meta(id: &str, more: &Value) -> Value {
+    let mut payload = json!({"id": id, "cwd": format!("/{id}"), "history_mode": "paginated"});
+    payload.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+    json!({"type": "session_meta", "payload": payload})
+}
+
+fn item(kind: &str, text: &str) -> Value {
+    let content = json!([{"type": "text", "text": text}]);
+    let item = json!({"type": kind, "id": text, "content": content});
+    json!({"type": "event_msg", "payload": {"type": "item_completed", "item": item}})
+}
+
+fn ask(text: &str) -> Value {
+    item("UserMessage", text)
+}
+
+fn say(text: &str) -> Value {
+    item("AgentMessage", text)
+}
+
+fn event(kind: &str, text: &str) -> Value {
+    json!({"type": "event_msg", "payload": {"type": kind, "message": text}})
+}
+
+fn response(payload: &Value) -> Value {
+    json!({"type": "response_item", "payload": payload})
+}
+
+/// Says what is read of a thread: its texts in order, those that were taken back in brackets.
+fn read(home: &Path, id: &str) -> String {
+    let (sessions, problems) = list(home);
+    assert!(problems.is_empty(), "{problems:?}");
+    words(sessions.iter().find(|session| session.id.as_str() == id).expect("listed"))
+}
+
+#[test]
+fn a_fork_begins_in_the_file_of_the_thread_that_it_was_forked_from() {
+    let temp = home();
+    rollout(
+        temp.path(),
+        "sessions/2026/11/10",
+        A,
+        0,
+        &[meta(A, &json!({})), ask("a1"), say("a2"), ask("a3")],
+    );
+    let base = |end: u64| json!({"thread_id": A, "end_ordinal_exclusive": end, "end_byte_offset": 0});
+    let fork = json!({"forked_from_id": A, "history_base": base(3)});
+    rollout(temp.path(), "sessions/2026/11/11", B, 3, &[meta(B, &fork), ask("b1"), say("b2")]);
+    let deeper = json!({"forked_from_id": B, "history_base": {"thread_id": B, "end_ordinal_exclusive": 5}});
+    rollout(temp.path(), "archived_sessions", C, 5, &[meta(C, &deeper), ask("c1")]);
+    assert_eq!(read(temp.path(), A), "a1 a2 a3");
+    assert_eq!(read(temp.path(), B), "a1 a2 b1 b2");
+    assert_eq!(read(temp.path(), C), "a1 a2 b1 c1");
+    let (sessions, _) = list(temp.path());
+    let is_archived = |id: &str| sessions.iter().any(|it| it.id.as_str() == id && it.is_archived);
+    assert!(is_archived(C) && !is_archived(B));
+}
+
+#[test]
+fn a_base_that_is_gone_or_leads_back_costs_only_what_was_in_it() {
+    let temp = home();
+    let to = |id: &str| json!({"history_base": {"thread_id": id, "end_ordinal_exclusive": 9}});
+    rollout(temp.path(), "sessions", A, 9, &[meta(A, &to(B)), ask("a1")]);
+    rollout(temp.path(), "sessions", B, 9, &[meta(B, &to(A)), ask("b1")]);
+    rollout(temp.path(), "sessions", C, 9, &[meta(C, &to("gone")), ask("c1")]);
+    assert_eq!(read(temp.path(), A), "a1");
+    assert_eq!(read(temp.path(), C), "c1");
+}
+
+#[test]
+fn a_reverted_thread_goes_on_in_its_newest_file_and_keeps_what_was_reverted() {
+    let temp = home();
+    let records = [meta(A, &json!({})), ask("a1"), say("a2"), ask("wrong"), say("worse")];
+    rollout(temp.path(), "sessions", A, 0, &records);
+    let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 3}});
+    rollout(temp.path(), "sessions", &format!("{A}_{B}"), 3, &[meta(A, &base), ask("a3")]);
+    assert_eq!(list(temp.path()).0.len(), 1);
+    assert_eq!(read(temp.path(), A), "a1 a2 (wrong) (worse) a3");
+}
+
+#[test]
+fn the_index_says_which_file_a_thread_goes_on_in_when_it_has_several() {
+    let temp = home();
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("first")]);
+    rollout(temp.path(), "sessions", &format!("{A}_{B}"), 0, &[meta(A, &json!({})), ask("second")]);
+    assert_eq!(read(temp.path(), A), "second");
+    let state = rusqlite::Connection::open(temp.path().join(".codex/state_5.sqlite")).expect("made");
+    let named = format!("/elsewhere/rollout-2026-11-10T12-00-00-{A}.jsonl");
+    state.execute_batch("CREATE TABLE threads (id TEXT, rollout_path TEXT, preview TEXT)").expect("made");
+    state.execute("INSERT INTO threads VALUES (?1, ?2, 'x')", [A, &named]).expect("written");
+    drop(state);
+    assert_eq!(read(temp.path(), A), "first");
+}
+
+#[test]
+fn what_a_sub_agent_inherited_is_not_its_own() {
+    let temp = home();
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("secret of the parent")]);
+    let spawn = json!({"parent_thread_id": A, "depth": 1, "agent_nickname": "Kepler"});
+    let source =
+        json!({"source": {"subagent": {"thread_spawn": spawn}}, "subagent_history_start_ordinal": 3});
+    let copied =
+        [meta(B, &source), meta(A, &json!({})), ask("secret of the parent"), ask("task"), say("done")];
+    rollout(temp.path(), "sessions", B, 0, &copied);
+    assert_eq!(read(temp.path(), B), "task done");
+    let (sessions, _) = list(temp.path());
+    let child = sessions.iter().find(|session| session.id.as_str() == B).expect("listed");
+    assert_eq!(child.parent.as_ref().map(sess_core::SessionId::as_str), Some(A));
+    assert_eq!((child.name.as_deref(), child.cwd.as_deref()), (Some("Kepler"), Some(&*format!("/{B}"))));
+}
+
+#[test]
+fn only_the_turns_that_were_rolled_back_are_taken_back() {
+    let temp = home();
+    let back = |turns: u64| json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": turns}});
+    let (ask, say) = (|text| event("user_message", text), |text| event("agent_message", text));
+    let records = [
+        meta(A, &json!({})),
+        ask("1"),
+        say("2"),
+        ask("3"),
+        say("4"),
+        back(1),
+        ask("5"),
+        say("6"),
+        ask("7"),
+        back(2),
+        say("8"),
+        back(90),
+        ask("9"),
+    ];
+    rollout(temp.path(), "sessions", A, 0, &records);
+    assert_eq!(read(temp.path(), A), "(1) (2) (3) (4) (5) (6) (7) (8) 9");
+}
+
+#[test]
+fn what_is_in_a_rollout_twice_is_told_once() {
+    let temp = home();
+    let message = |role: &str, text: &str| {
+        response(&json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}))
+    };
+    let call = response(
+        &json!({"type": "function_call", "call_id": "c1", "name": "exec_command", "arguments": "{}"}),
+    );
+    let output = response(&json!({"type": "function_call_output", "call_id": "c1", "output": "printed"}));
+    let done =
+        json!({"type": "CommandExecution", "id": "c1", "command": ["ls"], "aggregated_output": "printed"});
+    let done = json!({"type": "event_msg", "payload": {"type": "item_completed", "item": done}});
+    let records = [
+        meta(A, &json!({})),
+        message("developer", "hidden"),
+        message("user", "<environment_context>hidden</environment_context>"),
+        message("user", "prompt"),
+        ask("prompt"),
+        call.clone(),
+        done,
+        output.clone(),
+        message("assistant", "answer"),
+        say("answer"),
+    ];
+    rollout(temp.path(), "sessions", A, 0, &records);
+    assert_eq!(read(temp.path(), A), "prompt exec_command printed answer");
+    // Releases that wrote down only what the model saw.
+    let records =
+        [meta(B, &json!({})), message("developer", "hidden"), message("user", "prompt"), call, output];
+    let answer = [message("assistant", "answer")];
+    rollout(temp.path(), "sessions", B, 0, &[&records[..], &answer[..]].concat());
+    assert_eq!(read(temp.path(), B), "prompt exec_command printed answer");
+}
+
+#[test]
+fn images_editors_wrappers_and_failures_come_as_what_they_are() {
+    let temp = home();
+    let prompt = json!({"type": "event_msg", "payload": {"type": "user_message",
+        "message": "# Context from my IDE\n## My request for Codex:\nlook", "local_images": ["/tmp/b.png"],
+        "images": ["data:image/png;base64,AAAA"]}});
+    let wrapped = json!({"output": "boom", "metadata": {"exit_code": 2}}).to_string();
+    let output = response(&json!({"type": "custom_tool_call_output", "call_id": "c", "output": wrapped}));
+    let unknown = json!({"type": "hologram", "payload": {}});
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), prompt, output, unknown]);
+    let (sessions, _) = list(temp.path());
+    assert_eq!(sessions[0].title, "look");
+    let (entries, counts) = told(&sessions[0]);
+    let Some(Block::Image { mime_type, data }) = entries[0].body.content.get(1) else { panic!("no image") };
+    assert_eq!((&**mime_type, &**data), ("image/png", "AAAA"));
+    assert!(matches!(&entries[0].body.content[2], Block::Other(fields) if fields["name"] == "/tmp/b.png"));
+    assert_eq!(entries[1].body.is_error, Some(true));
+    assert_eq!((counts.unknown, counts.bad), (1, 0));
+}
+
+#[test]
+fn a_plain_file_counts_before_its_compressed_copy_and_a_torn_copy_is_still_read() {
+    let temp = home();
+    let dir = temp.path().join(".codex/sessions");
+    let name = format!("rollout-2026-11-10T12-00-00-{A}.jsonl");
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("compressed")]);
+    let long: Vec<Value> = (0..400).map(|n| say(&format!("{n} {}", "x".repeat(n)))).collect();
+    let mut text = fs::read(dir.join(&name)).expect("read");
+    text.extend(long.iter().flat_map(|record| format!("{record}\n").into_bytes()));
+    let packed = zstd::encode_all(&text[..], 3).expect("packed");
+    fs::write(dir.join(format!("{name}.zst")), &packed).expect("written");
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("plain")]);
+    assert_eq!(read(temp.path(), A), "plain");
+    fs::remove_file(dir.join(&name)).expect("removed");
+    assert!(read(temp.path(), A).starts_with("compressed 0 "));
+    fs::write(dir.join(format!("{name}.zst")), &packed[..packed.len() - 3]).expect("written");
+    let (entries, counts) = told(&list(temp.path()).0[0]);
+    assert!(!entries.is_empty() && counts.is_torn, "{counts:?}");
+}
+
+#[test]
+fn an_index_that_cannot_be_read_costs_the_names_in_it_and_an_old_one_is_not_asked() {
+    let temp = copy("codex");
+    let state = temp.path().join(".codex/state_5.sqlite");
+    let bytes = fs::read(&state).expect("read");
+    let titles = || {
+        let (sessions, problems) = list(temp.path());
+        assert_eq!(sessions.len(), 4);
+        let named = sessions.iter().any(|session| session.title.starts_with("Webhook retry"));
+        (named, problems.len())
+    };
+    fs::remove_file(temp.path().join(".codex/session_index.jsonl")).expect("removed");
+    assert_eq!(titles(), (true, 0));
+    fs::write(&state, &bytes[..5_000]).expect("written");
+    assert_eq!(titles(), (false, 1));
+    fs::write(&state, "").expect("written");
+    assert_eq!(titles(), (false, 0));
+    fs::write(temp.path().join(".codex/state_12.sqlite"), &bytes).expect("written");
+    assert_eq!(titles(), (true, 0));
+}

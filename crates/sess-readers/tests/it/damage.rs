@@ -1,0 +1,324 @@
+//! Transcripts in bad shape: what can be read is, and the other sessions are listed as ever.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use sess_core::Timestamp;
+use sess_readers::{Entry, Foreign, Told};
+
+use crate::homes::{copy, files, list, sample, told, written};
+
+/// A session that has a file of its own.
+struct Case {
+    agent: &'static str,
+    path: &'static str,
+    id: &'static str,
+}
+
+/// Formats with a record a line.
+const LINES: [Case; 4] = [
+    Case {
+        agent: "claude-code",
+        path: ".claude/projects/-home-dev-acme-api/5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01.jsonl",
+        id: "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01",
+    },
+    Case {
+        agent: "codex",
+        path: ".codex/sessions/2026/11/10/rollout-2026-11-10T12-00-00-019a6d10-4b2e-7c31-9f00-1c2d3e4f5061.jsonl",
+        id: "019a6d10-4b2e-7c31-9f00-1c2d3e4f5061",
+    },
+    Case {
+        agent: "gemini-cli",
+        path: ".gemini/tmp/acme-api/chats/session-2026-11-12T09-15-7f3c2a10.jsonl",
+        id: "7f3c2a10-55aa-4d1e-b8a2-90c1d2e3f401",
+    },
+    Case {
+        agent: "cursor",
+        path: ".cursor/projects/home-dev-acme-api/agent-transcripts/6f1d0c2b-7a55-4e0a-8f10-1b2c3d4e5f60/6f1d0c2b-7a55-4e0a-8f10-1b2c3d4e5f60.jsonl",
+        id: "6f1d0c2b-7a55-4e0a-8f10-1b2c3d4e5f60",
+    },
+];
+
+/// Formats that are one document.
+const DOCUMENTS: [Case; 2] = [
+    Case {
+        agent: "gemini-cli",
+        path: ".gemini/tmp/6689668a49dc648b376787d8cde1d55e418968e916b4efa79d849fba7fb28a1f/chats/session-2025-12-01T08-00-1d2c3b4a.json",
+        id: "1d2c3b4a-0000-4000-8000-000000000777",
+    },
+    Case {
+        agent: "amp",
+        path: ".local/share/amp/threads/T-6f1c2d3e-4a5b-4c6d-8e7f-001122334455.json",
+        id: "T-6f1c2d3e-4a5b-4c6d-8e7f-001122334455",
+    },
+];
+
+/// A copy of a case's home, to be damaged.
+struct Copy {
+    home: tempfile::TempDir,
+    path: PathBuf,
+    /// What is in the file, whole lines only.
+    content: Vec<u8>,
+    /// The ids of the other sessions.
+    others: Vec<String>,
+    id: &'static str,
+    agent: &'static str,
+}
+
+impl Case {
+    fn copy(&self) -> Copy {
+        let home = copy(self.agent);
+        let path = home.path().join(self.path);
+        let mut content = fs::read(&path).expect("read");
+        content.truncate(content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+        fs::write(&path, &content).expect("written");
+        let mut others = ids(home.path());
+        others.retain(|id| id != self.id);
+        Copy { home, path, content, others, id: self.id, agent: self.agent }
+    }
+}
+
+impl Copy {
+    /// Puts something else in the file. The others must still be listed, without any problem.
+    #[track_caller]
+    fn write(&self, content: &[u8]) -> Option<Foreign> {
+        fs::write(&self.path, content).expect("written");
+        self.look()
+    }
+
+    #[track_caller]
+    fn look(&self) -> Option<Foreign> {
+        let (sessions, problems) = list(self.home.path());
+        assert!(problems.is_empty(), "{}: {problems:?}", self.agent);
+        let mut found: Vec<String> = sessions.iter().map(|session| session.id.to_string()).collect();
+        found.retain(|id| id != self.id);
+        found.sort();
+        // One whose file lost its beginning is listed by what is left of its name.
+        found.retain(|id| !self.id.starts_with(&**id));
+        assert_eq!(found, self.others, "{}", self.agent);
+        let is_it = |session: &Foreign| session.place.path == self.path;
+        sessions.into_iter().find(is_it)
+    }
+
+    /// What is read when nothing is wrong.
+    #[track_caller]
+    fn whole(&self) -> (Vec<Entry>, Told) {
+        told(&self.write(&self.content).expect("listed"))
+    }
+
+    fn lines(&self) -> Vec<&[u8]> {
+        self.content.split_inclusive(|byte| *byte == b'\n').collect()
+    }
+}
+
+fn ids(home: &Path) -> Vec<String> {
+    let mut ids: Vec<String> = list(home).0.iter().map(|session| session.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn an_empty_file_and_one_with_only_a_header_are_no_sessions() {
+    for case in &LINES {
+        let copy = case.copy();
+        assert_eq!(copy.write(b"").map(|session| session.id), None, "{}", case.agent);
+        assert_eq!(copy.write(b"\n\n").map(|session| session.id), None, "{}", case.agent);
+        if case.agent != "cursor" {
+            assert_eq!(copy.write(copy.lines()[0]).map(|session| session.id), None, "{}", case.agent);
+        }
+    }
+    for case in &DOCUMENTS {
+        let copy = case.copy();
+        for content in ["", "{", "{}", "[]", "null", "{\"messages\": []}"] {
+            assert_eq!(copy.write(content.as_bytes()).map(|session| session.id), None, "{content}");
+        }
+    }
+}
+
+#[test]
+fn a_torn_end_is_told_and_costs_only_itself() {
+    for case in &LINES {
+        let copy = case.copy();
+        let (entries, _) = copy.whole();
+        let torn = [&copy.content[..], copy.lines()[1].split_at(20).0].concat();
+        let (read, counts) = told(&copy.write(&torn).expect("listed"));
+        assert_eq!((read.len(), counts.is_torn, counts.bad), (entries.len(), true, 0), "{}", case.agent);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_cost_their_line() {
+    for case in &LINES {
+        let copy = case.copy();
+        let before = copy.whole();
+        let bad =
+            [&b"{\"type\":\"user\",\"x\":\"\xff\xfe\"}\n"[..], b"not json\n", b"\0\0\n", b"[]\n7\n"].concat();
+        let lines = copy.lines();
+        let content = [&lines[..2].concat()[..], &bad, &lines[2..].concat()].concat();
+        let (read, counts) = told(&copy.write(&content).expect("listed"));
+        assert_eq!(read.len(), before.0.len(), "{}", case.agent);
+        // What stands in a field that nobody looks at makes a record no worse.
+        assert_eq!(counts.bad + counts.unknown, 5, "{}", case.agent);
+    }
+}
+
+#[test]
+fn of_two_writers_that_came_between_each_other_only_the_mixed_lines_are_lost() {
+    for case in &LINES {
+        let copy = case.copy();
+        let lines = copy.lines();
+        let (one, two) = (lines[1].trim_ascii_end(), lines[2]);
+        let (start, end) = one.split_at(one.len() / 2);
+        let content = [&copy.content[..], start, two, end, b"\n", lines[1]].concat();
+        let (read, counts) = told(&copy.write(&content).expect("listed"));
+        assert!(counts.bad >= 1, "{}: {counts:?}", case.agent);
+        assert!(read.len() >= copy.whole().0.len(), "{}", case.agent);
+    }
+}
+
+#[test]
+fn a_line_of_three_megabytes_is_a_message_like_others() {
+    let long = "x".repeat(3 << 20);
+    let records = [
+        format!(r#"{{"type":"user","uuid":"u","message":{{"role":"user","content":"{long}"}}}}"#),
+        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{long}"}}}}"#),
+        format!(r#"{{"id":"long","type":"user","content":"{long}"}}"#),
+        format!(r#"{{"role":"user","message":{{"content":"{long}"}}}}"#),
+    ];
+    for (case, record) in LINES.iter().zip(records) {
+        let copy = case.copy();
+        let title = copy.write(&copy.content).expect("listed").title;
+        let session = copy.write(&[&copy.content[..], record.as_bytes(), b"\n"].concat()).expect("listed");
+        assert_eq!(session.title, title, "{}", case.agent);
+        let (read, counts) = told(&session);
+        assert_eq!(counts.bad, 0, "{}", case.agent);
+        let is_long = |entry: &Entry| serde_json::to_string(&entry.body).expect("written").len() > 3 << 20;
+        assert_eq!(read.iter().filter(|entry| is_long(entry)).count(), 1, "{}", case.agent);
+    }
+}
+
+#[test]
+fn the_same_session_in_two_files_is_listed_once() {
+    for case in LINES.iter().chain(&DOCUMENTS) {
+        let copy = case.copy();
+        let name = copy.path.file_name().expect("a name");
+        let dir = copy.path.parent().expect("a directory");
+        // Another project, another day: the same id.
+        let other = match case.agent {
+            "claude-code" => dir.with_file_name("-elsewhere").join(name),
+            "codex" => dir.with_file_name("30").join(name),
+            "cursor" => dir.with_file_name("elsewhere").join(name),
+            "gemini-cli" => copy.path.with_extension(format!(
+                "0.{}",
+                copy.path.extension().and_then(|it| it.to_str()).expect("one")
+            )),
+            _ => continue,
+        };
+        fs::create_dir_all(other.parent().expect("a directory")).expect("made");
+        fs::write(other, &copy.content).expect("written");
+        let found = ids(copy.home.path());
+        assert_eq!(found.len(), copy.others.len() + 1, "{}: {found:?}", case.agent);
+    }
+}
+
+#[test]
+fn times_that_are_missing_or_in_the_future_do_not_keep_a_session_from_being_read() {
+    for case in LINES.iter().chain(&DOCUMENTS) {
+        let copy = case.copy();
+        let text = String::from_utf8(copy.content.clone()).expect("text");
+        let count = copy.whole().0.len();
+        for year in ["99999-", "9998-", "0001-", "soon-"] {
+            let content = text
+                .replace("2026-", year)
+                .replace("2025-", year)
+                .replace("\"created\": 17", "\"created\": -9");
+            let session = copy.write(content.as_bytes()).expect("listed");
+            assert_eq!(told(&session).0.len(), count, "{} {year}", case.agent);
+        }
+        let content = text.replace("\"timestamp\"", "\"elsewhen\"").replace("\"startTime\"", "\"s\"");
+        let session = copy.write(content.as_bytes()).expect("listed");
+        assert!(session.updated_at > Timestamp::default(), "{}", case.agent);
+        assert_eq!(told(&session).0.len(), count, "{}", case.agent);
+    }
+}
+
+#[test]
+fn links_out_of_the_tree_are_not_followed() {
+    for case in LINES.iter().chain(&DOCUMENTS) {
+        let copy = case.copy();
+        let outside = tempfile::tempdir().expect("a directory");
+        let target = outside.path().join("file");
+        fs::rename(&copy.path, &target).expect("moved");
+        symlink(&target, &copy.path).expect("linked");
+        assert_eq!(copy.look().map(|session| session.id), None, "{}", case.agent);
+        // Nor is a directory that is a link, but for the one that all sessions are in.
+        if case.agent == "amp" {
+            continue;
+        }
+        let dir = copy.path.parent().expect("a directory");
+        fs::remove_file(&copy.path).expect("removed");
+        fs::rename(&target, &copy.path).expect("moved");
+        let moved = outside.path().join("dir");
+        fs::rename(dir, &moved).expect("moved");
+        symlink(&moved, dir).expect("linked");
+        assert!(!ids(copy.home.path()).contains(&case.id.to_owned()), "{}", case.agent);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_one_problem() {
+    for case in LINES.iter().chain(&DOCUMENTS) {
+        let copy = case.copy();
+        fs::set_permissions(&copy.path, fs::Permissions::from_mode(0o000)).expect("set");
+        if fs::read(&copy.path).is_ok() {
+            // Who may read everything cannot be kept from it.
+            return;
+        }
+        let (sessions, problems) = list(copy.home.path());
+        assert_eq!((sessions.len(), problems.len()), (copy.others.len(), 1), "{}", case.agent);
+    }
+}
+
+#[test]
+fn reading_changes_nothing() {
+    for agent in fs::read_dir(sample("")).expect("samples") {
+        let agent = agent.expect("an entry");
+        if !agent.file_type().expect("a kind").is_dir() {
+            continue;
+        }
+        let home = copy(agent.file_name().to_str().expect("a name"));
+        let state = || -> Vec<_> {
+            let state = |path: PathBuf| {
+                let changed = fs::metadata(&path).and_then(|it| it.modified()).expect("a time");
+                (fs::read(&path).expect("read"), changed, path)
+            };
+            files(home.path()).into_iter().map(state).collect()
+        };
+        let before = state();
+        assert!(written(home.path()).contains("==="), "{agent:?}");
+        assert!(state() == before, "{agent:?}");
+    }
+}
+
+#[test]
+fn parents_that_lead_in_a_circle_are_listed_and_read() {
+    let case = &LINES[1];
+    let copy = case.copy();
+    let text = String::from_utf8(copy.content.clone()).expect("text");
+    let child = "019a71ab-77f0-7e51-9b00-0f0e0d0c0b0a";
+    let looped = text.replacen("\"cwd\"", &format!("\"parent_thread_id\":\"{child}\",\"cwd\""), 1);
+    let session = copy.write(looped.as_bytes()).expect("listed");
+    assert_eq!(session.parent.map(|id| id.to_string()).as_deref(), Some(child));
+    let own = text.replacen("\"cwd\"", &format!("\"parent_thread_id\":\"{}\",\"cwd\"", case.id), 1);
+    assert_eq!(copy.write(own.as_bytes()).expect("listed").parent, None);
+    // Records of Claude Code name their parents too.
+    let copy = LINES[0].copy();
+    let text = String::from_utf8(copy.content.clone()).expect("text");
+    let looped =
+        text.replacen("\"parentUuid\":null", "\"parentUuid\":\"00000000-0000-4000-8000-000000000004\"", 1);
+    let count = copy.whole().0.len();
+    assert_eq!(told(&copy.write(looped.as_bytes()).expect("listed")).0.len(), count);
+}

@@ -1,0 +1,17 @@
+//! Readers, tried on samples of every agent's files.
+
+mod amp;
+mod codex;
+mod crush;
+mod cursor;
+mod damage;
+mod databases;
+mod docker_agent;
+mod gemini;
+mod golden;
+mod goose;
+mod homes;
+mod mutation;
+mod openclaw;
+mod opencode;
+mod zed;
