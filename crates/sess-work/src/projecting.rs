@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
-    Work,
+    Claim, Error, Kind, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
+    State, Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
