@@ -16,6 +16,7 @@ pub mod handoff;
 mod history;
 mod imports;
 mod managing;
+mod others;
 mod plans;
 mod reach;
 mod requests;
@@ -58,13 +59,14 @@ pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
 pub use managing::PatchSession;
+pub use others::Led;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use reviews::Review;
-pub use rows::ListRows;
+pub use rows::{ListRows, Others};
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
-pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages};
+pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages, Spot};
 pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
@@ -127,6 +129,8 @@ struct Inner {
     settling: watch::Sender<HashSet<RunId>>,
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
+    /// Pages of theirs that were read last.
+    pages: Mutex<others::Pages>,
 }
 
 impl App {
@@ -149,6 +153,7 @@ impl App {
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
+            pages: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
