@@ -1,7 +1,9 @@
 //! Other agents' sessions at the doors: one list, pages of one transcript, and who sees them.
 
 use serde_json::Value;
-use sess_app::{Access, Caller, ListRows, NewToken, Others, PatchSession, Row, Scope, SendMessage, TranscriptPage};
+use sess_app::{
+    Access, Caller, ListRows, NewToken, Others, PatchSession, Row, Scope, SendMessage, TranscriptPage,
+};
 use sess_core::{SessionKey, Source};
 use sess_protocol::tokens;
 
@@ -42,7 +44,7 @@ fn keys(rows: &[Row]) -> Vec<&str> {
 async fn pages_of_the_list_follow_each_other_with_ours_and_theirs_among_each_other() {
     let machine = Machine::of(&ALL);
     for (place, when) in ["2026-01-01", "2026-09-01", "2030-01-01", "2010-01-01"].iter().enumerate() {
-        machine.world.said(&format!("agent:main:chat:ours-{place}"), "hello", &format!("{when}T00:00:00Z")).await;
+        machine.world.said(&format!("ours-{place}"), "hello", &format!("{when}T00:00:00Z")).await;
     }
     let all = machine.rows(&everything()).await;
     let times: Vec<i64> = all.iter().map(|row| row.updated_at).collect();
@@ -71,7 +73,7 @@ async fn pages_of_the_list_follow_each_other_with_ours_and_theirs_among_each_oth
 #[tokio::test]
 async fn filters_are_about_both() {
     let machine = Machine::of(&ALL);
-    machine.world.said("agent:main:chat:ours", "hello", "2026-01-01T00:00:00Z").await;
+    machine.world.said("ours", "hello", "2026-01-01T00:00:00Z").await;
     let of = |sources: &[&str]| ListRows {
         sources: sources.iter().map(|&source| source.to_owned()).collect(),
         ..everything()
@@ -101,7 +103,7 @@ async fn filters_are_about_both() {
 #[tokio::test]
 async fn the_repository_leaves_what_ran_in_it() {
     let machine = Machine::with(&ALL, |settings| settings.cwd = Some("/nowhere/at/all".to_owned()));
-    machine.world.said("agent:main:chat:ours", "hello", "2026-01-01T00:00:00Z").await;
+    machine.world.said("ours", "hello", "2026-01-01T00:00:00Z").await;
     let rows = machine.rows(&ListRows { scope: Scope::Repo, ..everything() }).await;
     assert_eq!(keys(&rows), Vec::<&str>::new());
     let row = &machine.rows(&ListRows { search: Some(CLAUDE.to_owned()), ..everything() }).await[0];
@@ -147,7 +149,10 @@ async fn a_session_is_found_by_its_key_its_id_and_its_source_with_what_ran_below
     }
     assert_eq!(row.messages.as_ref().map(Vec::len), Some(2));
     assert!(row.read_only && row.transcript_path.is_none());
-    assert_eq!(row.resume_command.as_deref().map(|words| words.join(" ")), Some(format!("claude --resume {CLAUDE}")));
+    assert_eq!(
+        row.resume_command.as_deref().map(|words| words.join(" ")),
+        Some(format!("claude --resume {CLAUDE}"))
+    );
     let below = row.sub_sessions.expect("a sub-agent");
     assert_eq!(below[0].name, "Explore");
     let child = app.session_row(&owner, &below[0].key, 0).await.expect("a row");
@@ -165,13 +170,22 @@ async fn a_session_is_found_by_its_key_its_id_and_its_source_with_what_ran_below
 async fn what_the_owner_says_about_one_is_kept_and_it_stays_one_row() {
     let machine = Machine::of(&["claude-code"]);
     let (app, owner) = (&machine.world.app, machine.world.owner());
-    let send = |to: String| SendMessage { to, message: "hello".to_owned(), timeout_seconds: Some(0), ..SendMessage::default() };
+    let send = |to: String| SendMessage {
+        to,
+        message: "hello".to_owned(),
+        timeout_seconds: Some(0),
+        ..SendMessage::default()
+    };
     let refused = app.send(&owner, send(key())).await.expect_err("read-only").to_string();
     assert_eq!(
         refused,
-        format!("session claude:{CLAUDE} belongs to claude and can only be read here; go on with it there: claude --resume {CLAUDE}")
+        format!(
+            "session claude:{CLAUDE} belongs to claude and can only be read here; go on with it there: claude --resume {CLAUDE}"
+        )
     );
-    for refused in [app.delete_session(&owner, &key()).await, app.reset_session(&owner, &key()).await.map(|_| ())] {
+    for refused in
+        [app.delete_session(&owner, &key()).await, app.reset_session(&owner, &key()).await.map(|_| ())]
+    {
         assert!(refused.expect_err("read-only").to_string().contains("can only be read here"));
     }
     let patch = PatchSession {
@@ -182,7 +196,10 @@ async fn what_the_owner_says_about_one_is_kept_and_it_stays_one_row() {
     app.patch_session(&owner, &key(), patch).await.expect("changed");
     let rows = machine.rows(&ListRows { search: Some("keys".to_owned()), ..everything() }).await;
     assert_eq!(keys(&rows), [key()]);
-    assert_eq!((rows[0].display_name.as_deref(), rows[0].starred, rows[0].read_only), (Some("Keys"), true, false));
+    assert_eq!(
+        (rows[0].display_name.as_deref(), rows[0].starred, rows[0].read_only),
+        (Some("Keys"), true, false)
+    );
     assert!(!machine.page(&key(), None, 10).await.messages.is_empty(), "still its agent's transcript");
     // Now there is a place for messages: its inbox.
     assert_eq!(app.send(&owner, send(key())).await.expect("sent").status, "accepted");
@@ -197,10 +214,14 @@ async fn what_the_owner_says_about_one_is_kept_and_it_stays_one_row() {
 async fn only_who_may_see_all_sessions_sees_them() {
     let machine = Machine::of(&["claude-code"]);
     let app = &machine.world.app;
-    machine.world.session("agent:main:chat:one").await;
-    let confined = NewToken { scopes: vec![tokens::Scope::Read], agent: Some("claude".parse().expect("a name")), ..NewToken::default() };
+    machine.world.session("one").await;
+    let confined = NewToken {
+        scopes: vec![tokens::Scope::Read],
+        agent: Some("claude".parse().expect("a name")),
+        ..NewToken::default()
+    };
     let (secret, _) = app.create_token(&Access::owner(), confined).await.expect("a token");
-    let access = app.authenticate(secret.reveal()).await.expect("asked").expect("known");
+    let access = app.admit(secret.reveal()).await.expect("asked").expect("known");
     let callers: [(&str, Caller); 3] = [
         ("a token for one agent", app.door_caller(&access, None)),
         ("an agent", machine.world.agent("one")),
@@ -212,7 +233,10 @@ async fn only_who_may_see_all_sessions_sees_them() {
         for given in [key(), CLAUDE.to_owned(), format!("claude:{CLAUDE}")] {
             assert!(app.session_row(&caller, &given, 1).await.is_err(), "{who} {given}");
             assert!(app.transcript_page(&caller, &given, None, 10, true).await.is_err(), "{who} {given}");
-            assert!(app.place_in(&caller, &given, &CLAUDE.parse().expect("an id")).await.is_err(), "{who} {given}");
+            assert!(
+                app.place_in(&caller, &given, &CLAUDE.parse().expect("an id")).await.is_err(),
+                "{who} {given}"
+            );
         }
     }
 }
