@@ -9,6 +9,8 @@ import { type Gateway, start } from './start';
 
 const SAMPLES = join(import.meta.dirname, '../../crates/sess-readers/tests/agent-homes');
 const CLAUDE = '5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01';
+/** Its person went back once. */
+const CODEX = '019a6d10-4b2e-7c31-9f00-1c2d3e4f5061';
 const KEY = `agent:claude:chat:${CLAUDE}`;
 
 let gateway: Gateway;
@@ -45,8 +47,10 @@ const theirs = (page: Page) => page.locator('.session-row .vendor');
 
 test('one list has the sessions of all agents, and chips that narrow it and are remembered', async ({ page }) => {
   await open(page);
-  for (const name of ['Claude Code', 'Codex', 'goose']) await expect(theirs(page).filter({ hasText: name }).first()).toBeAttached();
+  for (const name of ['Intersession', 'Claude Code', 'Codex', 'goose']) await expect(chips(page).getByRole('button', { name })).toBeVisible();
   await expect(page.locator('.session-row').filter({ hasText: 'Make the importer survive' })).toBeAttached();
+  await page.locator('.session-list').evaluate((list) => (list.scrollTop = list.scrollHeight));
+  await expect(theirs(page).first()).toBeVisible();
   await look(page, 'list');
   const all = await page.locator('.list-count').textContent();
   await chips(page).getByRole('button', { name: 'Claude Code' }).click();
@@ -71,6 +75,7 @@ test('one list has the sessions of all agents, and chips that narrow it and are 
 test('a session of another agent is read, and says where to go on with it', async ({ page, context }) => {
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await open(page);
+  await search(page).fill(CLAUDE.slice(0, 13));
   await page.locator('.session-row').filter({ hasText: 'Claude Code' }).click();
   await expect(page).toHaveURL(new RegExp(`#/s/${KEY}$`));
   await expect(page.getByText('Write the fix')).toBeVisible();
@@ -92,17 +97,19 @@ test('a session of another agent is read, and says where to go on with it', asyn
 
 test('it is starred, renamed and archived like any other', async ({ page }) => {
   test.skip(test.info().project.name === 'phone', 'it changes what the other project sees');
-  await open(page, '#/s/019a6d10-4b2e-7c31-9f00-1c2d3e4f5061');
+  await open(page, `#/s/${CODEX}`);
   await expect(page.getByRole('region', { name: 'Read only' })).toBeVisible();
   await page.getByRole('button', { name: 'More', exact: true }).click();
   await expect(page.getByRole('button', { name: 'Delete…' })).toHaveCount(0);
   await page.getByRole('button', { name: 'Star', exact: true }).click();
+  await search(page).fill(CODEX);
   await expect(page.locator('.session-row .star')).toHaveCount(1);
   await page.getByRole('button', { name: 'More', exact: true }).click();
   await page.getByRole('button', { name: 'Rename…' }).click();
   await page.getByLabel('Name of this session').fill('The one with the plan');
   await page.getByRole('button', { name: 'Rename', exact: true }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'The one with the plan' })).toBeVisible();
+  await search(page).fill('the one with the plan');
   await expect(page.locator('.session-row').filter({ hasText: 'The one with the plan' })).toHaveCount(1);
   await expect(page.locator('.transcript article').first()).toBeVisible();
 });
@@ -135,7 +142,9 @@ test('words are found in the messages of all agents, and lead to where they were
 test('an address leads to a message of another agent, and what was taken back shows as that', async ({ page }) => {
   await open(page, `#/s/claude:${CLAUDE}/3`);
   await expect(page.locator('.transcript article.marked')).toBeVisible();
-  await expect(page.locator('.taken-back-note').first()).toBeAttached();
+  await page.goto(`${gateway.url}/#/s/${CODEX}`);
+  await expect(page.locator('.taken-back-note').first()).toBeVisible();
+  await look(page, 'taken-back');
   await page.goto(`${gateway.url}/#/s/claude:no-such-session`);
   await expect(page.getByRole('heading', { name: 'There is no such session' })).toBeVisible();
 });

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
     message::{Block, Body, Role},
@@ -270,6 +270,13 @@ fn seen(foreign: &Foreign, seq: u64, entry: Entry) -> Option<SeenMessage> {
     let is_tool_result = body.role == Role::ToolResult;
     if body.role == Role::Assistant && body.agent_id.is_none() {
         body.agent_id = Some(foreign.source.agent());
+    }
+    // What only its agent knows is named, so that whoever reads our messages can read these.
+    for block in &mut body.content {
+        if let Block::Other(fields) = block {
+            let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+            *block = Block::Text { text: format!("[{} {}]", field("type"), field("name")) };
+        }
     }
     let id = id.unwrap_or_else(|| seq.to_string());
     let json = serde_json::to_string(&Placed { id, seq, body, is_taken_back: is_rewound }).ok()?;
