@@ -120,6 +120,33 @@ fn a_list_is_searched_paged_and_asked_for_one_agent() {
 }
 
 #[test]
+fn a_list_is_narrowed_by_where_sessions_come_from_and_where_they_ran() {
+    let scratch = Scratch::new();
+    run(async {
+        let store = scratch.open();
+        for (ms, name, source, cwd) in [
+            (10, "one", Source::Native, Some("/work/a")),
+            (20, "two", Source::Claude, Some("/work/a/below")),
+            (30, "three", Source::Codex, Some("/work/ab")),
+            (40, "four", Source::Native, None),
+        ] {
+            let mut new = NewSession::chat(id(name), source, at(ms));
+            new.cwd = cwd.map(str::to_owned);
+            store.ensure_session(new).await.expect("made");
+        }
+        let of = |sources: &[Source]| Reach { sources: sources.to_vec(), ..everything() };
+        assert_eq!(listed(&*store, &of(&[Source::Native])).await, ["four", "one"]);
+        assert_eq!(listed(&*store, &of(&[Source::Claude, Source::Codex])).await, ["three", "two"]);
+        let inside = Reach { cwd: Some("/work/a/".to_owned()), ..everything() };
+        assert_eq!(listed(&*store, &inside).await, ["two", "one"], "a name that begins alike is elsewhere");
+        let search = Reach { search: Some("WORK/A".to_owned()), ..everything() };
+        assert_eq!(listed(&*store, &search).await, ["three", "two", "one"]);
+        let except = Reach { except: vec![id("two"), id("four"), id("nobody")], ..everything() };
+        assert_eq!(listed(&*store, &except).await, ["three", "one"]);
+    });
+}
+
+#[test]
 fn the_sessions_of_a_key_follow_each_other() {
     let scratch = Scratch::new();
     run(async {
