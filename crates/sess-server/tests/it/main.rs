@@ -13,6 +13,7 @@ mod gateway_mcp;
 mod gateway_routes;
 mod gateway_strict;
 mod gateway_tls;
+mod gateway_unreadable;
 mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;

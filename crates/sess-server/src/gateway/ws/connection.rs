@@ -36,8 +36,6 @@ use super::{
 
 /// How much may wait to be written.
 const QUEUE_LEN: usize = 32;
-/// How long a client may take to take what is written to it.
-const TAKE_WITHIN: Duration = Duration::from_secs(60);
 /// After how many ticks without a sign a client counts as gone: each tick asks it for one.
 const SILENT_TICKS: u32 = 3;
 /// Larger frames are written in pieces of this size: what a frame needed once is kept for as long as the
@@ -260,7 +258,7 @@ impl Connection {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Refusal> {
-        let sent = pin!(tokio::time::timeout(TAKE_WITHIN, self.socket.send(message)));
+        let sent = pin!(tokio::time::timeout(self.state.limits.take_within, self.socket.send(message)));
         tokio::select! {
             biased;
             () = self.cut.cancelled() => Err(Refusal::Cut),
