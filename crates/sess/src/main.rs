@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod output;
+mod panics;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         }
     };
     start_log(cli.verbose);
+    panics::mask();
     let output = Output::new(cli.json);
     if let Some(Command::Confined(args)) = &cli.command {
         return commands::confined::run(&output, args).unwrap_or_else(|error| output.fail(&error));

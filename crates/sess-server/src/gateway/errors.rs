@@ -61,6 +61,11 @@ impl Problem {
         Self { retry_after_seconds: Some(retry_after_seconds), ..problem }
     }
 
+    /// Something broke here. Who asked is told no more; what it was stands in the log.
+    pub(super) fn internal() -> Self {
+        Self::new(ErrorType::Internal, "something went wrong here; the log says what")
+    }
+
     pub(super) fn method(allow: String) -> Self {
         let message = format!("this address takes {allow} and nothing else");
         Self { allow: Some(allow), ..Self::new(ErrorType::MethodNotAllowed, message) }

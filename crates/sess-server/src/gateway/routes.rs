@@ -3,6 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, LazyLock},
 };
@@ -12,6 +13,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, header},
     response::{IntoResponse as _, Response},
 };
+use futures_util::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use sess_app::Access;
 use sess_protocol::{
@@ -240,7 +242,9 @@ pub(super) async fn answer(
     request: Request,
 ) -> Response {
     let busy = state.busy.token();
-    let answered = dispatch(state, local, peer.ip(), request).await;
+    // A panic told of itself when it happened, and costs this request alone.
+    let answered = AssertUnwindSafe(dispatch(state, local, peer.ip(), request)).catch_unwind().await;
+    let answered = answered.unwrap_or_else(|_| Err(Problem::internal()));
     drop(busy);
     let mut response = answered.unwrap_or_else(Problem::into_response);
     state.metrics.answered(response.status().as_u16());

@@ -140,8 +140,8 @@ impl Working {
     }
 
     async fn ended(&mut self) {
-        if let Err(error) = (&mut self.task).await {
-            tracing::error!(%error, "the agents here stopped unexpectedly");
+        if (&mut self.task).await.is_err() {
+            tracing::error!("the agents here stopped unexpectedly");
         }
     }
 }

@@ -134,7 +134,7 @@ fn refused(error: sess_server::Error) -> anyhow::Error {
             let text = format!("cannot listen on {listen}: {source}; --listen names another address");
             sess_app::Error::Unavailable(text).into()
         }
-        sess_server::Error::UnknownTool { .. } | sess_server::Error::Stopped(_) => anyhow::Error::new(error),
+        sess_server::Error::UnknownTool { .. } | sess_server::Error::Stopped => anyhow::Error::new(error),
     }
 }
 

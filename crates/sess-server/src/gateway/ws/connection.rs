@@ -1,9 +1,9 @@
 //! One client that was let in.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use sess_app::{Access, Caller};
 use sess_protocol::{
     errors::ErrorType,
@@ -129,11 +129,7 @@ impl Connection {
                 }
                 heard = self.socket.next() => self.hear(heard).await?,
                 Some(out) = self.waiting.recv() => self.write(out).await?,
-                Some(ended) = self.asked.join_next(), if !self.asked.is_empty() => {
-                    if let Err(error) = ended {
-                        tracing::error!(%error, "a request of a WebSocket broke");
-                    }
-                }
+                Some(_) = self.asked.join_next(), if !self.asked.is_empty() => {}
             }
         }
     }
@@ -218,7 +214,9 @@ impl Connection {
                 let (out, busy) = (self.out.clone(), self.state.busy.token());
                 self.asked.spawn(async move {
                     let _busy = busy;
-                    let (answer, after) = task(ask).await;
+                    // A panic told of itself when it happened, and costs this request alone.
+                    let done = AssertUnwindSafe(task(ask)).catch_unwind().await;
+                    let (answer, after) = done.unwrap_or_else(|_| (Err(Problem::internal()), None));
                     // Nobody reads it when the connection has ended.
                     let _sent = out.send(Out::Answer(methods::answer_frame(id, answer))).await;
                     if let Some(after) = after {
