@@ -7,10 +7,12 @@ use std::{
 
 use rmcp::model::CallToolRequestParams;
 use serde_json::json;
+use sess_app::NewToken;
+use sess_protocol::tokens::Scope;
 
 use crate::{
-    gateway::{Answer, break_with},
-    ws_stage::Stage,
+    gateway::{Answer, Gateway, break_with},
+    ws_stage::Client,
 };
 
 /// What everything that is logged goes into.
@@ -47,39 +49,46 @@ fn check(answer: &Answer) {
 async fn a_panic_costs_one_request_and_tells_nobody_what_it_quotes() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
     let _logged = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
-    let stage = Stage::new().await;
-    let mut client = stage.client().await;
-    let text = format!("{TEXT} {}", stage.token);
+    // Nobody works here, who could need a random number beside whoever asks.
+    let gateway = Gateway::start().await;
+    gateway.session("agent:main:chat:s-1", "s-1").await;
+    let new = NewToken {
+        scopes: vec![Scope::Read, Scope::Write],
+        session: Some("s-1".to_owned()),
+        ..NewToken::default()
+    };
+    let address = format!("/mcp/{}", gateway.new_token(new).await);
+    let agent = crate::gateway_mcp::client(&gateway, &address, None).await.expect("let in");
+    let mut client = Client::open(gateway.address).await;
+    client.connect(&gateway.token).await.expect("let in");
+    let text = format!("{TEXT} {}", gateway.token);
 
     break_with(&text);
-    check(&stage.post("/attachments?name=x", &json!({})).await);
+    check(&gateway.post("/attachments?name=x", &json!({})).await);
     // The one that waits for a reply runs as a task of its own.
-    let send = json!({ "message": "hello", "timeoutSeconds": 5 });
     break_with(&text);
-    check(&stage.post("/sessions/agent:a:main/send", &send).await);
+    check(&gateway.post("/sessions/s-1/send", &json!({ "message": "hello", "timeoutSeconds": 5 })).await);
 
-    let said = json!({ "sessionKey": "agent:a:main", "message": "hello", "idempotencyKey": "1" });
+    let said = json!({ "sessionKey": "s-1", "message": "hello", "idempotencyKey": "1" });
     break_with(&text);
     let broken = client.ask("chat.send", said).await.expect_err("it broke");
     assert_eq!(broken, "internal: something went wrong here; the log says what");
     client.ask("sessions.list", json!({})).await.expect("the connection goes on");
 
-    let agent = crate::gateway_mcp::client(&stage, "/mcp", Some(&stage.token)).await.expect("let in");
-    let arguments = json!({ "sessionKey": "agent:a:main", "message": "hello" });
-    let call = CallToolRequestParams::new("sessions_send")
-        .with_arguments(arguments.as_object().cloned().expect("an object"));
+    let arguments = json!({ "content": "# Plan\n" }).as_object().cloned().expect("an object");
+    let call = CallToolRequestParams::new("write_session_plan").with_arguments(arguments);
     break_with(&text);
     let broken = agent.call_tool(call).await.expect_err("it broke").to_string();
     assert!(broken.contains("the call failed inside the server; see its log"), "{broken}");
     assert!(!broken.contains(TEXT), "{broken}");
     agent.list_all_tools().await.expect("the connection goes on");
-    assert_eq!(stage.get("/sessions").await.status, 200, "everybody else is served");
+    assert_eq!(gateway.get("/sessions").await.status, 200, "everybody else is served");
 
     let log = log.text();
     assert!(log.contains("a tool call failed inside the server"), "{log}");
-    for secret in [TEXT, stage.token.as_str()] {
+    for secret in [TEXT, gateway.token.as_str()] {
         assert!(!log.contains(secret), "{log}");
     }
 }
