@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod output;
+mod panics;
 
 use std::{error::Error as _, ffi::OsString, process::ExitCode};
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     start_log(cli.verbose);
+    panics::mask();
     let output = Output::new(cli.json);
     if let Some(Command::Confined(args)) = &cli.command {
         return commands::confined::run(&output, args).unwrap_or_else(|error| output.fail(&error));
