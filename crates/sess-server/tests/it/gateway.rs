@@ -1,13 +1,13 @@
 //! A gateway on a port of its own, and a client that sends what it is told, byte for byte.
 
 use std::{
-    cell::RefCell,
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, ThreadId},
 };
 
 use serde_json::Value;
@@ -58,17 +58,17 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
 }
 
-thread_local! {
-    static BREAKS_WITH: RefCell<Option<String>> = const { RefCell::new(None) };
-}
+/// What the next random number breaks with, and on which thread.
+static BREAKS: Mutex<Option<(ThreadId, String)>> = Mutex::new(None);
 
 /// Lets whatever needs a random number next panic with this text: a test and its gateway share a thread.
 pub(crate) fn break_with(text: &str) {
-    BREAKS_WITH.set(Some(text.to_owned()));
+    *BREAKS.lock().expect("no panic") = Some((thread::current().id(), text.to_owned()));
 }
 
 pub(crate) fn random() -> u128 {
-    if let Some(text) = BREAKS_WITH.take() {
+    let breaks = BREAKS.lock().expect("no panic").take_if(|(on, _)| *on == thread::current().id());
+    if let Some((_, text)) = breaks {
         panic!("{text}");
     }
     static CALLS: AtomicU64 = AtomicU64::new(1);
