@@ -227,6 +227,13 @@ async fn what_is_searched_for_is_taken_as_it_stands() {
         let named = |title: &&&str| title.to_lowercase().contains(&query.to_lowercase());
         let expected = TITLES.iter().filter(named).count();
         assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(expected), "{query:?}: {listed}");
+        for regex in [false, true] {
+            let found = ask("search_sessions", json!({ "query": query, "regex": regex })).await;
+            let told = format!("{:?}", found.content);
+            let is_refusal = told.contains("at least one word") || told.contains("regex parse error");
+            assert!(found.is_error != Some(true) || is_refusal, "{query:?}: {told}");
+            assert!(!told.to_lowercase().contains("sqlite") && !told.contains("fts5"), "{query:?}: {told}");
+        }
         // Nor does a name that something is read by mean anything but itself.
         let read = ask("read_session", json!({ "session_id": query })).await;
         let told = format!("{:?}", read.content);
