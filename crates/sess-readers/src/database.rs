@@ -7,6 +7,7 @@
 //! behind, is copied and the copy is read.
 
 use std::{
+    fmt,
     fs::{self, File, Metadata, Permissions},
     io::{self, Read},
     ops::ControlFlow,
@@ -272,6 +273,17 @@ impl Standing {
         let log = beside("-wal").or_else(|| beside("-journal"));
         let is_shared = beside("-wal").is_some() && beside("-shm").is_some();
         Ok(Self { database: stamp(&database), log: log.as_ref().map(stamp), is_shared })
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (inode, size, seconds, nanos) = self.database;
+        write!(f, "{inode}.{size}.{seconds}.{nanos}")?;
+        match self.log {
+            Some((inode, size, seconds, nanos)) => write!(f, "+{inode}.{size}.{seconds}.{nanos}"),
+            None => Ok(()),
+        }
     }
 }
 

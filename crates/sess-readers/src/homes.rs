@@ -12,6 +12,7 @@ pub struct Homes {
     home: PathBuf,
     variables: HashMap<String, OsString>,
     cwd: Option<PathBuf>,
+    snapshots: Option<PathBuf>,
 }
 
 impl Homes {
@@ -20,12 +21,22 @@ impl Homes {
         variables: impl IntoIterator<Item = (String, OsString)>,
         cwd: Option<PathBuf>,
     ) -> Self {
-        Self { home, variables: variables.into_iter().collect(), cwd }
+        Self { home, variables: variables.into_iter().collect(), cwd, snapshots: None }
     }
 
     /// Returns a home without any variable set: what a fresh login has.
     pub fn at(home: impl Into<PathBuf>) -> Self {
         Self { home: home.into(), ..Self::default() }
+    }
+
+    /// Also finds sessions of which there are only snapshots left, in this directory.
+    pub fn with_snapshots(self, dir: PathBuf) -> Self {
+        Self { snapshots: Some(dir), ..self }
+    }
+
+    /// Returns where snapshots are kept.
+    pub fn snapshots(&self) -> Option<&Path> {
+        self.snapshots.as_deref()
     }
 
     pub fn home(&self) -> &Path {

@@ -24,6 +24,7 @@ mod opencode;
 mod repository;
 mod search;
 mod session;
+pub mod snapshot;
 mod zed;
 
 use std::ops::ControlFlow;
@@ -69,6 +70,15 @@ pub fn readers() -> [&'static dyn Reader; 11] {
         &crush::Crush,
         &amp::Amp,
     ]
+}
+
+/// Hands over a session's messages from where they are: its agent's files, or the snapshot of it.
+pub fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+    if session.is_snapshot {
+        return snapshot::read(&session.place.path, take);
+    }
+    let reader = reader(session.source).ok_or_else(|| Error::Gone(session.place.path.clone()))?;
+    reader.read(session, take)
 }
 
 /// Returns the reader of a source's sessions; none for our own.
