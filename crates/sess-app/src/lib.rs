@@ -26,6 +26,7 @@ mod scrub;
 mod search;
 mod sending;
 mod sessions;
+mod snapshots;
 mod spawning;
 mod streaming;
 mod tokens;
@@ -69,6 +70,7 @@ pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
+pub use snapshots::{KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, SnapshotsLeft, Unsaved};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
@@ -131,7 +133,10 @@ struct Inner {
 
 impl App {
     /// Sets up the use cases. Nothing is opened before it is needed.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        if let Some(home) = &settings.home {
+            settings.homes = settings.homes.map(|homes| homes.with_snapshots(snapshots::dir(home)));
+        }
         // Plan files without rows would have no revisions, so they need a home too.
         let files = settings.home.as_ref().map(|home| {
             let dir = settings.plans_dir.clone().unwrap_or_else(|| home.join("session_plans"));
