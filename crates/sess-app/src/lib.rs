@@ -15,10 +15,12 @@ mod following;
 pub mod handoff;
 mod history;
 mod imports;
+mod live;
 mod managing;
 mod plans;
 mod reach;
 mod requests;
+mod retention;
 mod reviews;
 mod rows;
 mod runs;
@@ -58,9 +60,11 @@ pub use following::{Happened, SeenMessage, TranscriptPage, What};
 pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
+pub use live::{LiveAgent, LiveState};
 pub use managing::PatchSession;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
+pub use retention::{Retention, SOON_DAYS};
 pub use reviews::Review;
 pub use rows::ListRows;
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
@@ -129,6 +133,7 @@ struct Inner {
     settling: watch::Sender<HashSet<RunId>>,
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
+    last_lines: Mutex<live::LastLines>,
 }
 
 impl App {
@@ -154,6 +159,7 @@ impl App {
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
+            last_lines: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -276,6 +276,16 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// Returns when something was last written.
+    pub(crate) fn changed_at(&self) -> Timestamp {
+        let ms =
+            |(_, _, seconds, nanos): Stamp| seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000);
+        let log = self.log.map_or(i64::MIN, ms);
+        Timestamp::from_millis_clamped(ms(self.database).max(log))
+    }
+}
+
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (inode, size, seconds, nanos) = self.database;

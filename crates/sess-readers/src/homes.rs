@@ -58,6 +58,21 @@ impl Homes {
         self.variables.get(name).filter(|value| !value.is_empty()).map(|value| dir.join(value))
     }
 
+    /// Returns where Claude Code keeps everything.
+    pub(crate) fn claude(&self) -> PathBuf {
+        self.variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.join(".claude"))
+    }
+
+    /// Returns where Gemini CLI keeps everything.
+    pub(crate) fn gemini(&self) -> PathBuf {
+        self.variable("GEMINI_CLI_HOME").unwrap_or_else(|| self.home.clone()).join(".gemini")
+    }
+
+    /// Returns where OpenClaw keeps everything.
+    pub(crate) fn openclaw(&self) -> PathBuf {
+        self.variable("OPENCLAW_STATE_DIR").unwrap_or_else(|| self.home.join(".openclaw"))
+    }
+
     /// Returns `$XDG_DATA_HOME`, or where it is when nobody says.
     pub fn data(&self) -> PathBuf {
         self.variable("XDG_DATA_HOME").unwrap_or_else(|| self.home.join(".local/share"))

@@ -64,6 +64,11 @@ impl Foreign {
         Ok(Standing::of(&self.place.path)?.to_string())
     }
 
+    /// Returns when the file that keeps it last changed; of a database also its log.
+    pub fn changed_at(&self) -> Option<Timestamp> {
+        Some(Standing::of(&self.place.path).ok()?.changed_at())
+    }
+
     /// Returns the id that tells it from all other sessions: `<source>:<native id>`.
     pub fn reference(&self) -> String {
         format!("{}:{}", self.source, self.id)

@@ -490,7 +490,7 @@ impl Repositories {
 }
 
 /// Tells whether a caller with this scope may see another agent's session.
-fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
+pub(crate) fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
     match scope {
         policy::Scope::All => true,
         policy::Scope::Agent(agent) => foreign.source.agent() == *agent,

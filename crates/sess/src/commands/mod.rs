@@ -14,6 +14,7 @@ pub mod node;
 pub mod open;
 pub mod overview;
 pub mod plan;
+pub mod ps;
 pub mod read;
 pub mod run;
 pub mod runs;
@@ -21,6 +22,7 @@ pub mod scrub;
 pub mod search;
 pub mod send;
 pub mod serve;
+pub mod snapshot;
 pub mod spawn;
 pub mod token;
 pub mod tool;
@@ -176,6 +178,8 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Scrub(args)) => scrub::run(context, output, args).await?,
+        Some(Command::Snapshot(args)) => snapshot::run(context, output, args).await?,
+        Some(Command::Ps(args)) => ps::run(context, output, args).await?,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,
