@@ -12,7 +12,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{Source, Timestamp, message::Role, policy, session::Session};
-use sess_readers::{Foreign, Matcher};
+use sess_readers::{Before, Foreign, Matcher};
 use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, Term};
 
 use crate::{App, Caller, Error, ListSessions, Listed, Redaction, Result, Scope, context};
@@ -24,6 +24,8 @@ pub const SEARCH_LEN: usize = 20;
 const SNIPPET_CHARS: usize = 160;
 /// More words than this make no search better.
 const TERMS_MAX: usize = 16;
+/// The most messages of one instant that a cursor passes over.
+const SHOWN_MAX: usize = 10_000;
 /// How many messages of our own an expression is tried on at a time.
 const PAGE_LEN: usize = 256;
 
@@ -69,7 +71,7 @@ pub struct SearchHit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cursor {
     position: Option<Position>,
-    at: Option<Timestamp>,
+    foreign: Option<Before>,
 }
 
 impl fmt::Display for Cursor {
@@ -77,8 +79,8 @@ impl fmt::Display for Cursor {
         if let Some(position) = self.position {
             write!(f, "{}", position.0)?;
         }
-        match self.at {
-            Some(at) => write!(f, ".{}", at.as_millis()),
+        match self.foreign {
+            Some(before) => write!(f, ".{}.{}", before.at.as_millis(), before.shown),
             None => Ok(()),
         }
     }
@@ -88,17 +90,26 @@ impl FromStr for Cursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bad =
-            || Error::Invalid("the cursor is none that a search gave; search again without it".to_owned());
-        let (position, at) = text.split_once('.').unwrap_or((text, ""));
-        let number = |text: &str| match text {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| bad()),
+        let parts: Vec<&str> = text.split('.').collect();
+        let number = |text: &str| text.parse::<u64>().ok();
+        let before = |at: &str, shown: &str| {
+            let at = Timestamp::from_millis(at.parse().ok()?)?;
+            let shown = usize::try_from(number(shown)?).ok().filter(|shown| *shown <= SHOWN_MAX)?;
+            Some(Before { at, shown })
         };
-        let millis =
-            number(at)?.map(|ms| i64::try_from(ms).ok().and_then(Timestamp::from_millis).ok_or_else(bad));
-        let cursor = Self { position: number(position)?.map(Position), at: millis.transpose()? };
-        if cursor == Self::default() { Err(bad()) } else { Ok(cursor) }
+        let cursor = match parts[..] {
+            [position] => {
+                number(position).map(|position| Self { position: Some(Position(position)), foreign: None })
+            }
+            ["", at, shown] => before(at, shown).map(|before| Self { position: None, foreign: Some(before) }),
+            [position, at, shown] => number(position)
+                .zip(before(at, shown))
+                .map(|(position, before)| Self { position: Some(Position(position)), foreign: Some(before) }),
+            _ => None,
+        };
+        cursor.ok_or_else(|| {
+            Error::Invalid("the cursor is none that a search gave; search again without it".to_owned())
+        })
     }
 }
 
@@ -121,7 +132,7 @@ impl App {
         let query = if ask.is_expression { None } else { Some(parse(&ask.text)?) };
         let matcher = match &query {
             None => expression(&ask.text)?,
-            Some(query) => words(query)?,
+            Some(query) => words(query),
         };
         let cursor: Cursor = ask.before.as_deref().map(str::parse).transpose()?.unwrap_or_default();
         let limit = match ask.limit {
@@ -145,7 +156,7 @@ impl App {
             is_cut |= ours.len() >= limit;
             found.extend(ours);
         }
-        if is_first || cursor.at.is_some() {
+        if is_first || cursor.foreign.is_some() {
             let (theirs, is_more) = self.search_foreign(&seek, told).await?;
             is_cut |= is_more;
             found.extend(theirs);
@@ -249,7 +260,7 @@ impl App {
         let sessions: Arc<Vec<Foreign>> = Arc::new(
             self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?,
         );
-        let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.at, seek.limit);
+        let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
         let stop = Stop::default();
         let flag = Arc::clone(&stop.0);
         let looked = Arc::clone(&sessions);
@@ -315,13 +326,20 @@ impl Drop for Stop {
 }
 
 /// Returns where the next search goes on.
+///
+/// A part of which nothing was shown goes on where it was: at its newest when it had not begun.
 fn next(found: &[Placed], from: Cursor) -> Cursor {
     let position = found.iter().filter_map(|it| it.position).min();
-    let at = found.iter().filter(|it| it.position.is_none()).map(|it| it.at).min();
-    // A part of which nothing was shown goes on where it was: at its newest when it had not begun.
+    let theirs = found.iter().filter(|it| it.position.is_none());
+    let foreign = theirs.clone().map(|it| it.at).min().map(|at| {
+        let shown = theirs.filter(|it| it.at == at).count();
+        let before = from.foreign.filter(|before| before.at == at).map_or(0, |before| before.shown);
+        Before { at, shown: shown + before }
+    });
+    let newest = Before { at: Timestamp::from_millis_clamped(i64::MAX), shown: 0 };
     Cursor {
         position: position.or(from.position).or(Some(Position(i64::MAX.unsigned_abs()))),
-        at: at.or(from.at).or(Some(Timestamp::from_millis_clamped(i64::MAX))),
+        foreign: foreign.or(from.foreign).or(Some(newest)),
     }
 }
 
@@ -334,17 +352,16 @@ fn expression(text: &str) -> Result<Matcher> {
     Ok(matcher)
 }
 
-fn words(query: &SearchQuery) -> Result<Matcher> {
+fn words(query: &SearchQuery) -> Matcher {
     let mut matcher = Matcher::default();
     for term in &query.terms {
-        let added = match term.matching {
+        match term.matching {
             Matching::Whole => matcher.word(&term.text, false),
             Matching::Prefix => matcher.word(&term.text, true),
             Matching::Absent => matcher.without(&term.text),
-        };
-        added.map_err(|error| Error::Invalid(error.to_string()))?;
+        }
     }
-    Ok(matcher)
+    matcher
 }
 
 /// Reads what a person types: words, `"phrases"`, `beginnings*`, and `-words` that must be absent.
@@ -384,18 +401,19 @@ fn parse(text: &str) -> Result<SearchQuery> {
 /// Cuts the part around what was found at a byte of the text, on one line.
 fn snippet(text: &str, found: usize) -> String {
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let before: Vec<char> = one_line(&text[..found]).chars().collect();
-    let after: Vec<char> = one_line(&text[found..]).chars().collect();
+    let mut before = one_line(&text[..found]);
+    if !before.is_empty() && text[..found].ends_with(char::is_whitespace) {
+        before.push(' ');
+    }
+    let (before, after): (Vec<char>, Vec<char>) =
+        (before.chars().collect(), one_line(&text[found..]).chars().collect());
     let start = before.len().saturating_sub(SNIPPET_CHARS / 4);
     let room = SNIPPET_CHARS - (before.len() - start);
-    let mut cut: String = before[start..].iter().collect();
+    let mut cut = String::new();
     if start > 0 {
-        cut.insert(0, '…');
+        cut.push('…');
     }
-    if !before.is_empty() && text[..found].ends_with(char::is_whitespace) {
-        cut.push(' ');
-    }
-    cut.extend(after.iter().take(room));
+    cut.extend(before[start..].iter().chain(after.iter().take(room)));
     if after.len() > room {
         cut.push('…');
     }

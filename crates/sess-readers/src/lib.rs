@@ -39,7 +39,7 @@ pub use homes::Homes;
 pub use live::{Live, Status, live};
 pub use repository::{branch, common_dir};
 pub use retention::{Age, Sweep, sweep};
-pub use search::{BadPattern, Hit, Hits, Matcher, search};
+pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};
 
 /// Receives messages, oldest first, and says when it has enough.

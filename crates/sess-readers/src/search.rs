@@ -4,8 +4,10 @@
 //! that is found must contain; only where it stands are they read as sessions.
 
 use std::{
+    cmp::Reverse,
+    collections::VecDeque,
     io::Read,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -26,10 +28,20 @@ const PATTERN_SIZE_BYTES_MAX: usize = 1 << 20;
 /// What a message must be like to be found.
 #[derive(Default)]
 pub struct Matcher {
-    all: Vec<Regex>,
-    none: Vec<Regex>,
+    all: Vec<Wanted>,
+    none: Vec<Wanted>,
     /// The longest piece that stands in files as it stands in messages.
     piece: String,
+}
+
+/// One thing that is looked for.
+enum Wanted {
+    /// Words that follow each other, in small letters; of the last one perhaps only the beginning.
+    Words {
+        words: Vec<String>,
+        is_prefix: bool,
+    },
+    Expression(Regex),
 }
 
 /// An expression that cannot be searched for.
@@ -39,24 +51,22 @@ pub struct BadPattern(String);
 
 impl Matcher {
     /// Asks for a word or phrase, in any case; with `is_prefix` for what begins with it.
-    pub fn word(&mut self, text: &str, is_prefix: bool) -> std::result::Result<(), BadPattern> {
-        self.all.push(compile(&words(text, is_prefix))?);
+    pub fn word(&mut self, text: &str, is_prefix: bool) {
+        self.all.push(Wanted::words(text, is_prefix));
         let pieces = text.split(|c: char| !c.is_ascii_alphanumeric());
-        // What stands beside another letter may be written in another way.
-        let longest = pieces.max_by_key(|piece| piece.len()).unwrap_or_default();
-        self.offer(longest);
-        Ok(())
+        self.offer(pieces.max_by_key(|piece| piece.len()).unwrap_or_default());
     }
 
     /// Asks for the absence of a word or phrase.
-    pub fn without(&mut self, text: &str) -> std::result::Result<(), BadPattern> {
-        self.none.push(compile(&words(text, false))?);
-        Ok(())
+    pub fn without(&mut self, text: &str) {
+        self.none.push(Wanted::words(text, false));
     }
 
-    /// Asks for a regular expression.
+    /// Asks for a regular expression, in any case.
     pub fn expression(&mut self, pattern: &str) -> std::result::Result<(), BadPattern> {
-        self.all.push(compile(pattern)?);
+        let built =
+            RegexBuilder::new(pattern).case_insensitive(true).size_limit(PATTERN_SIZE_BYTES_MAX).build();
+        self.all.push(Wanted::Expression(built.map_err(|error| BadPattern(error.to_string()))?));
         self.offer(&literal(pattern));
         Ok(())
     }
@@ -68,11 +78,11 @@ impl Matcher {
     }
 
     /// Returns where the first of what is asked for stands in a text that has all of it.
-    pub fn find(&self, text: &str) -> Option<std::ops::Range<usize>> {
-        if self.none.iter().any(|pattern| pattern.is_match(text)) {
+    pub fn find(&self, text: &str) -> Option<Range<usize>> {
+        if self.none.iter().any(|wanted| wanted.find(text).is_some()) {
             return None;
         }
-        let mut found = self.all.iter().map(|pattern| pattern.find(text).map(|found| found.range()));
+        let mut found = self.all.iter().map(|wanted| wanted.find(text));
         let first = found.next()??;
         found.all(|other| other.is_some()).then_some(first)
     }
@@ -88,17 +98,43 @@ impl Matcher {
     }
 }
 
-fn compile(pattern: &str) -> std::result::Result<Regex, BadPattern> {
-    let built = RegexBuilder::new(pattern).case_insensitive(true).size_limit(PATTERN_SIZE_BYTES_MAX).build();
-    built.map_err(|error| BadPattern(error.to_string()))
+impl Wanted {
+    fn words(text: &str, is_prefix: bool) -> Self {
+        Self::Words { words: words(text).map(|(_, word)| word.to_lowercase()).collect(), is_prefix }
+    }
+
+    fn find(&self, text: &str) -> Option<Range<usize>> {
+        let (wanted, is_prefix) = match self {
+            Self::Expression(pattern) => return pattern.find(text).map(|found| found.range()),
+            Self::Words { words, is_prefix } => (words, *is_prefix),
+        };
+        let (last, before) = wanted.split_last()?;
+        let is_same = |(_, word): &(usize, &str), wanted: &String| {
+            word.chars().flat_map(char::to_lowercase).eq(wanted.chars())
+        };
+        let begins = |(_, word): &(usize, &str)| {
+            let mut letters = word.chars().flat_map(char::to_lowercase);
+            last.chars().all(|letter| letters.next() == Some(letter))
+        };
+        let mut window: VecDeque<(usize, &str)> = VecDeque::new();
+        for word in words(text) {
+            window.push_back(word);
+            if window.len() > wanted.len() {
+                window.pop_front();
+            }
+            let ends = if is_prefix { begins(&word) } else { is_same(&word, last) };
+            if ends && window.len() == wanted.len() && window.iter().zip(before).all(|(a, b)| is_same(a, b)) {
+                return Some(window[0].0..word.0 + word.1.len());
+            }
+        }
+        None
+    }
 }
 
-/// Writes a word or phrase as an expression: letters and numbers count, what is between them does not.
-fn words(text: &str, is_prefix: bool) -> String {
+/// Returns the words of a text and where they begin: letters and numbers count, what is between them parts them.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
-    let parts: Vec<String> = parts.map(regex::escape).collect();
-    let end = if is_prefix { "" } else { r"(?:$|[^\p{L}\p{N}])" };
-    format!(r"(?:^|[^\p{{L}}\p{{N}}]){}{end}", parts.join(r"[^\p{L}\p{N}]+"))
+    parts.map(|part| (part.as_ptr() as usize - text.as_ptr() as usize, part))
 }
 
 /// Returns the longest run of letters and digits that everything an expression matches contains.
@@ -142,7 +178,7 @@ pub struct Hit {
     pub role: Role,
     pub at: Timestamp,
     pub text: String,
-    pub found: std::ops::Range<usize>,
+    pub found: Range<usize>,
 }
 
 /// What a search came to.
@@ -152,24 +188,31 @@ pub struct Hits {
     pub hits: Vec<Hit>,
     /// Sessions that could not be read, and why.
     pub problems: Vec<(usize, String)>,
-    /// There are older ones.
+    /// There may be older ones.
     pub is_cut: bool,
 }
 
-/// Finds the newest `limit` messages of these sessions, most recent ones first, from before `before`.
+/// Where an earlier search ended: at this instant, after so many hits of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    pub at: Timestamp,
+    pub shown: usize,
+}
+
+/// Finds the newest `limit` messages of these sessions, most recent ones first.
 ///
 /// `told` hears how many bytes of how many were looked through; once `stop` is set the search
 /// ends with what it has.
 pub fn search(
     sessions: &[Foreign],
     matcher: &Matcher,
-    before: Option<Timestamp>,
+    before: Option<Before>,
     limit: usize,
     stop: &AtomicBool,
     told: &(dyn Fn(u64, u64) + Sync),
 ) -> Hits {
     let mut order: Vec<usize> = (0..sessions.len()).collect();
-    order.sort_by_key(|place| std::cmp::Reverse(sessions[*place].updated_at));
+    order.sort_by_key(|place| Reverse(sessions[*place].updated_at));
     let size = |place: usize| sessions[place].place.size_bytes.unwrap_or(0);
     let all_bytes = order.iter().map(|place| size(*place)).sum();
     let task =
@@ -178,6 +221,7 @@ pub fn search(
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
             if stop.load(Ordering::Relaxed) || task.is_enough(sessions[place].updated_at) {
+                task.hits.lock().unwrap_or_else(PoisonError::into_inner).is_cut = true;
                 break;
             }
             task.look(place);
@@ -192,14 +236,21 @@ pub fn search(
         }
         work();
     });
-    task.hits.into_inner().unwrap_or_else(PoisonError::into_inner)
+    let mut hits = task.hits.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = before {
+        let again = hits.hits.iter().take(before.shown).take_while(|hit| hit.at == before.at).count();
+        hits.hits.drain(..again);
+    }
+    hits.is_cut |= hits.hits.len() > limit;
+    hits.hits.truncate(limit);
+    hits
 }
 
 struct Task<'a> {
     sessions: &'a [Foreign],
     matcher: &'a Matcher,
     in_bytes: Option<bytes::Regex>,
-    before: Option<Timestamp>,
+    before: Option<Before>,
     limit: usize,
     stop: &'a AtomicBool,
     hits: Mutex<Hits>,
@@ -224,7 +275,7 @@ impl Task<'_> {
             if entry.body.role != Role::System && !entry.is_rewound {
                 seq += 1;
                 let text = entry.body.plain_text();
-                let is_older = self.before.is_none_or(|before| entry.body.timestamp < before);
+                let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
                     self.add(Hit { session: place, message_id, seq, role, at, text, found });
@@ -299,7 +350,7 @@ mod tests {
     fn words_count_and_what_is_between_them_does_not() {
         let check = |asked: &str, is_prefix: bool, text: &str, found: bool| {
             let mut matcher = Matcher::default();
-            matcher.word(asked, is_prefix).expect("a word");
+            matcher.word(asked, is_prefix);
             assert_eq!(matcher.find(text).is_some(), found, "{asked} in {text}");
         };
         check("retry", false, "add a Retry.", true);
@@ -309,6 +360,13 @@ mod tests {
         check("rotate key", false, "rotate-key", true);
         check("ключ", false, "новый Ключ!", true);
         check("a.b", false, "axb", false);
+        check("exactly onc", true, "it was exactly, once", true);
+        check("exactly once", false, "exactly at once", false);
+        let mut matcher = Matcher::default();
+        matcher.word("b c", false);
+        matcher.without("d");
+        assert_eq!(matcher.find("a (B-c)"), Some(3..6));
+        assert_eq!(matcher.find("a b c d"), None);
     }
 
     #[test]

@@ -123,8 +123,14 @@ pub enum Command {
     /// Stop a run: a queued one ends at once, a running one is asked to
     Cancel(OneRun),
 
-    /// Find messages: words, "phrases", beginnings*, -absent
+    /// Find messages of all agents: words, "phrases", beginnings*, -absent
     Search(Search),
+
+    /// Hand a session over to another agent: goal, plan, decisions, files and last state in a few pages
+    ///
+    /// Without --to the bundle is printed. With it the bundle is kept in the data directory, and the command that
+    /// goes on there is printed: run it, or give it to whoever shall.
+    Handoff(Handoff),
 
     /// Show, write and review a session's plan
     ///
@@ -539,6 +545,16 @@ pub struct Search {
     /// Go on from here: the cursor of an earlier search
     #[arg(long, value_name = "CURSOR")]
     pub before: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Handoff {
+    #[command(flatten)]
+    pub one: One,
+
+    /// The agent that shall go on: claude, codex, gemini, opencode, goose, cursor, …
+    #[arg(long, value_name = "AGENT")]
+    pub to: Option<String>,
 }
 
 #[derive(Debug, Args)]

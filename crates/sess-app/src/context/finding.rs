@@ -181,7 +181,7 @@ impl App {
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
             (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
-                && own.as_ref() != Some(&(foreign.source, foreign.id.clone()))
+                && !own.as_ref().is_some_and(|(source, id)| is_part_of(foreign, *source, id))
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
                 && query.as_ref().is_none_or(|query| foreign.title.to_lowercase().contains(query))
@@ -323,7 +323,11 @@ impl App {
         })
     }
 
+    /// Tells whether what was found is the session that asks, or one above it.
     async fn is_current(&self, caller: &Caller, found: &Found) -> Result<bool> {
+        if let Found::Stored(session) = found {
+            return Ok(self.lineage(caller).await?.iter().any(|own| own.id == session.id));
+        }
         let own = self.own_foreign(caller).await?;
         Ok(own.is_some_and(|(source, id)| source == found.source() && id == *found.id()))
     }
@@ -487,6 +491,11 @@ impl Repositories {
             cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
         })
     }
+}
+
+/// Tells whether a session is the one named, or its sub-agent's.
+fn is_part_of(foreign: &Foreign, source: Source, id: &SessionId) -> bool {
+    foreign.source == source && (foreign.id == *id || foreign.parent.as_ref() == Some(id))
 }
 
 /// Tells whether a caller with this scope may see another agent's session.

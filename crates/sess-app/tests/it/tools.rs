@@ -33,6 +33,8 @@ fn each_tool_has_the_title_and_the_hints_of_its_contract() {
             "session_plan: exit_plan_mode Exit Plan Mode (idempotent)",
             "session_context: list_sessions List Sessions (read-only, idempotent)",
             "session_context: read_session Read Session (read-only, idempotent)",
+            "session_context: search_sessions Search Sessions (read-only, idempotent)",
+            "session_context: read_compacted Read Compacted (read-only, idempotent)",
             "sessions: sessions_list List Reachable Sessions (read-only, idempotent)",
             "sessions: sessions_history Read Session History (read-only, idempotent)",
             "sessions: sessions_send Send to Session ()",

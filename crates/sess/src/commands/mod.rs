@@ -5,7 +5,8 @@ pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod events;
-pub mod history;
+pub mod handoff;
+mod history;
 pub mod import;
 pub mod list;
 pub mod man;
@@ -151,6 +152,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Cancel(args)) => wait::cancel(context, output, args).await?,
         Some(Command::Node(args)) => return node::execute(context, args).await,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
+        Some(Command::Handoff(args)) => handoff::run(context, output, args).await?,
         Some(Command::Plan(args)) => plan::run(context, output, args).await?,
         Some(Command::Work(args)) => return Box::pin(work::run(context, output, args)).await,
         Some(Command::Events(args)) => events::run(context, output, args).await?,

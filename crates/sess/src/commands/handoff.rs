@@ -1,0 +1,104 @@
+//! `sess handoff`: going on with a session elsewhere.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde::Serialize;
+use sess_app::{
+    Handoff,
+    handoff::{begin_command, resume_command},
+};
+use sess_core::{Source, session::UnknownSource};
+use sess_work::templates::quoted;
+
+use super::Context;
+use crate::{
+    cli,
+    output::{Output, Usage},
+};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed {
+    #[serde(flatten)]
+    handoff: Handoff,
+    /// Where the bundle is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<PathBuf>,
+    /// What goes on elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    /// What goes on in the session's own agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume: Option<String>,
+}
+
+pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyhow::Result<()> {
+    let to: Option<Source> = args
+        .to
+        .map(|name| name.parse())
+        .transpose()
+        .map_err(|error: UnknownSource| Usage(error.to_string()))?;
+    let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
+    let cwd = handoff.session.cwd.clone();
+    let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
+    let source: Source = handoff.session.source.parse().unwrap_or(Source::Native);
+    let resume = resume_command(source, &id).map(|words| line(cwd.as_deref(), &words));
+    let mut printed = Printed { handoff, path: None, command: None, resume };
+    if let Some(to) = to {
+        let path = keep(&context.home()?.join("handoffs"), &id, &printed.handoff.bundle)?;
+        let prompt = format!("Read {} and go on from there.", path.display());
+        let words = begin_command(to, &prompt).ok_or_else(|| {
+            Usage(format!("{to} cannot be started from a terminal: open it, and say: {prompt}"))
+        })?;
+        printed.command = Some(line(cwd.as_deref(), &words));
+        printed.path = Some(path);
+    }
+    if output.json {
+        return output.data(&printed);
+    }
+    match &printed.command {
+        Some(command) => output.line(command)?,
+        None => {
+            output.foreign(&printed.handoff.bundle)?;
+            if let Some(resume) = &printed.resume {
+                output.say(&format!("in its own agent: {resume}"));
+            }
+            output.say("with --to <agent>, the command that goes on there");
+        }
+    }
+    if printed.handoff.redacted > 0 {
+        output.say(&format!("{} secret(s) masked; --no-redact shows them", printed.handoff.redacted));
+    }
+    Ok(())
+}
+
+/// Writes a command as a line for the shell.
+fn line(cwd: Option<&str>, words: &[String]) -> String {
+    let command = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    match cwd {
+        Some(cwd) => format!("cd {} && {command}", quoted(cwd)),
+        None => command,
+    }
+}
+
+/// Keeps a bundle where only its owner reads it. The last one of a session counts.
+fn keep(dir: &Path, id: &str, bundle: &str) -> anyhow::Result<PathBuf> {
+    let path = dir.join(format!("{id}.md"));
+    let kept = || -> std::io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let new = dir.join(format!(".{id}.{}", std::process::id()));
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(bundle.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    };
+    kept().with_context(|| format!("the bundle cannot be kept in {}", dir.display()))?;
+    Ok(path)
+}
