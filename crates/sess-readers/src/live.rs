@@ -267,7 +267,7 @@ fn script(arguments: &[String]) -> Option<&str> {
         match argument.as_str() {
             // Each of these is followed by a value of its own.
             "-r" | "--require" | "--import" | "--loader" | "--experimental-loader" | "-W" | "-X" => {
-                drop(rest.next())
+                rest.next();
             }
             "run" => {}
             "-c" | "-e" | "-m" | "--eval" | "-p" => return None,
@@ -283,7 +283,9 @@ fn our_command(arguments: &[String]) -> Option<&str> {
     let mut rest = arguments.iter().skip(1);
     while let Some(argument) = rest.next() {
         match argument.as_str() {
-            "--config" | "--session" => drop(rest.next()),
+            "--config" | "--session" => {
+                rest.next();
+            }
             option if option.starts_with('-') => {}
             command => return ["run", "serve", "mcp"].into_iter().find(|ours| *ours == command),
         }
