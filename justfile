@@ -54,6 +54,7 @@ fuzz seconds="60":
 # The figures of the store and of the whole program, each beside its bound.
 bench:
     cargo bench --package sess-store
+    cargo build --release --package sess
     cargo bench --package sess-work
     cargo bench --package sess
 

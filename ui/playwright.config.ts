@@ -15,8 +15,9 @@ export default defineConfig({
   workers: 1,
   // A shared machine may be slow once; what fails every time fails.
   retries: process.env['CI'] ? 2 : 0,
-  timeout: 30_000,
-  expect: { timeout: 7_000 },
+  // Looking for barriers takes seconds a view where other programs want the processor, too.
+  timeout: 90_000,
+  expect: { timeout: 15_000 },
   reporter: [['list']],
   use: { launchOptions, locale: 'en-GB', trace: 'off', reducedMotion: 'reduce' },
   projects: [

@@ -35,7 +35,7 @@ async function begin(): Promise<void> {
     try {
       await login({ code: decodeURIComponent(code) });
     } catch (error) {
-      connection.value = { name: 'signed_out', reason: `The link did not work: ${(error as Error).message}. Run “sess open” again for a new one.` };
+      connection.value = { name: 'signed_out', reason: `The link did not work: ${(error as Error).message}` };
       return;
     }
   }

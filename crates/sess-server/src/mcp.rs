@@ -126,7 +126,7 @@ where
     // before it. Here the transport sees to it that each request says, or
     // `initialize` has said, which revision it speaks.
     let running = serve_directly::<RoleServer, _, _, _, _>(door, transport, None);
-    running.waiting().await.map_err(Error::Stopped)?;
+    running.waiting().await.map_err(|_| Error::Stopped)?;
     // rmcp waits a few seconds for running calls, then lets go of them. A call
     // that was begun is finished, however long it takes: each holds a slot.
     let _all = slots.acquire_many(REQUESTS_IN_FLIGHT_MAX).await;
@@ -254,8 +254,9 @@ impl Door {
             answer = call => answer,
             () = tell_progress(context) => unreachable!("progress is told until the call ends"),
         };
-        answer.map_err(|error| {
-            tracing::error!(%error, "a tool call failed inside the server");
+        answer.map_err(|_| {
+            // A panic told of itself when it happened; what it says may quote a secret, and is not repeated.
+            tracing::error!(tool = name, "a tool call failed inside the server");
             ErrorData::internal_error("the call failed inside the server; see its log", None)
         })
     }

@@ -1,12 +1,13 @@
-//! Claims beside the lock file on the main branch, on the same machine in the same run.
+//! Claims beside the lock file on the main branch, on the same machine in the same run; lists; and every command.
 //!
-//! `cargo bench -p sess-work`; `SESS_BENCH_SCALE=0.1` shrinks the list for a smoke run, an argument runs only the parts
-//! whose name contains it. A claim counts when its ref is confirmed, and in a row of its own when the directory shows
+//! `cargo bench -p sess-work`; `SESS_BENCH_SCALE=0.1` shrinks the list for a smoke run, an argument (`different-8`,
+//! `same-32`, `list`, `commands`) runs only the parts whose name contains it. A claim counts when its ref is confirmed, and in a row of its own when the directory shows
 //! it, too. The other way is a line in a file: fetch, look, append, commit, push, and from
 //! the start when somebody else pushed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+mod commands;
 #[path = "../tests/it/lab.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod lab;
@@ -18,7 +19,7 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -38,7 +39,10 @@ const ROUNDS: usize = 3;
 const CLONES_FOR_ROUNDS_MAX: usize = 8;
 const LISTED: f64 = 1_000.0;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = commands::as_git() {
+        return code;
+    }
     let part = std::env::args().nth(1).filter(|part| !part.starts_with('-')).unwrap_or_default();
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "other", "ratio");
     for count in [8, 32] {
@@ -52,6 +56,10 @@ fn main() {
     if "list".contains(&part) {
         list();
     }
+    if "commands".contains(&part) {
+        commands::commands();
+    }
+    ExitCode::SUCCESS
 }
 
 #[expect(

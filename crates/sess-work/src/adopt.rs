@@ -71,7 +71,7 @@ impl Work {
         match self.adopted(&begun, &mut now, &draft, seen) {
             Ok((slug, record)) => {
                 self.bring_plan(&slug, &record)?;
-                self.settled(&slug, record, &ClaimOptions::default(), false)
+                self.settled(self.see()?, record, &ClaimOptions::default(), false)
             }
             Err(error) => {
                 if let (Some(before), Some(now)) = (&begun.branch, &now)
@@ -106,7 +106,7 @@ impl Work {
             let text =
                 templates::session(&slug, draft, self.template(&seen.tree, templates::SESSION)?.as_deref())?;
             let plan = self.repo.file(&text)?;
-            let claim = self.first_claim(&slug, &plan.oid, &seen, &ClaimOptions::default());
+            let claim = self.first_claim(&slug, &plan.oid, &seen, &ClaimOptions::default())?;
             let oid = self.repo.write_claim(&claim, &[])?;
             let record = Record { oid, claim };
             let base = seen.view.base.clone();
@@ -116,7 +116,7 @@ impl Work {
             edits.extend(self.beginnings(&seen, &slug, &record.claim)?);
             edits.extend(self.lock_edit(&seen, None)?);
             let tree = self.repo.edited(&base, &edits)?;
-            let text = message(&slug, "Adopt session", &self.by(), Some(&record.oid));
+            let text = message(&slug, "Adopt session", &self.by(), Some(&record));
             let commit = self.repo.commit_tree(&tree, &[&base], &text)?;
             let moves = [
                 Move { name: self.repo.base_ref(), from: Some(base.clone()), to: Some(commit.clone()) },
@@ -187,7 +187,7 @@ impl Work {
         };
         if lines.any(Path::exists) {
             return Err(Error::would_lose(format!("{} is in the middle of a rebase", top.display()))
-                .next(format!("git -C {} rebase --continue", top.display())));
+                .next(format!("git -C {} rebase --continue", crate::quoted(top.display()))));
         }
         let git = self.repo.git.at(top);
         let head = git.run(["symbolic-ref", "--quiet", "HEAD"])?;
@@ -262,7 +262,7 @@ impl Work {
                 files.push((place, self.repo.text_of(&file.oid)?));
             }
         }
-        let text = message(slug, "Bring the plan", &self.by(), Some(&record.oid));
+        let text = message(slug, "Bring the plan", &self.by(), Some(record));
         self.write_on_branch(slug, &files, &text)?;
         Ok(())
     }

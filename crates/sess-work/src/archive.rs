@@ -1,12 +1,13 @@
 //! Ended claims leave the list of claims, and stay in one chain that keeps everything that they lead to.
 
 use crate::{
-    Claim, Kind, Move, Moved, Oid, Record, Repo, Result, Seen, Slug, Standing, State, Work,
+    Claim, Kind, Move, Moved, Oid, PLAN_FILE, Record, Repo, Result, Seen, Slug, Standing, State, Work,
+    claiming::is_renewal,
     refs::{CLAIM_FILE, LOG_LINE, read_all},
 };
 
-/// How much of a chain is read.
-const RECORDS_MAX: usize = 200;
+/// How much of a chain is read. Every renewal is a record.
+const RECORDS_MAX: usize = 10_000;
 
 impl Work {
     /// Takes ended claims off the list, in one step; returns how many.
@@ -46,6 +47,8 @@ impl Work {
     }
 
     /// Returns the records behind a session's claim, newest first, also when that is off the list.
+    ///
+    /// Of one and its renewals the last is enough.
     pub(crate) fn chain(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Claim>> {
         let last = match seen.record(slug) {
             Some(record) => Some(record.oid.clone()),
@@ -55,8 +58,37 @@ impl Work {
         let count = format!("--max-count={RECORDS_MAX}");
         let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
         let names: Vec<String> = told.lines().map(|oid| format!("{oid}:{CLAIM_FILE}")).collect();
-        let claims = read_all(&self.repo.git, &names)?.into_iter().flatten();
-        Ok(claims.filter_map(|json| serde_json::from_slice(&json).ok()).collect())
+        let read = read_all(&self.repo.git, &names)?.into_iter().flatten();
+        let mut claims: Vec<Claim> = read.filter_map(|json| serde_json::from_slice(&json).ok()).collect();
+        claims.dedup_by(|older, newer| is_renewal(older, newer));
+        Ok(claims)
+    }
+
+    /// Returns the highest fence that a session has had; none is 0.
+    ///
+    /// When its claim is gone, because somebody removed or damaged it, the commits that were made with it tell, and
+    /// what was written down about its workspace.
+    pub(crate) fn last_fence(&self, slug: &Slug, seen: &Seen) -> Result<u64> {
+        if let Some(record) = seen.record(slug) {
+            return Ok(record.claim.fence);
+        }
+        let is_new = seen.tree.entries.get(slug).is_none_or(|entry| entry.files.keys().eq([PLAN_FILE]));
+        let branch = seen.view.branches.get(slug);
+        let here = self.fence_of(slug)?.unwrap_or_default();
+        if is_new && branch.is_none() && here == 0 {
+            return Ok(0);
+        }
+        let archived = self.chain(slug, seen)?.first().map_or(0, |claim| claim.fence);
+        let line = format!("--grep=Session: {slug}");
+        let trailer = |key: &str| format!("%(trailers:key={key},valueonly,separator=%x20)");
+        let format = format!("--format={}%x09{}", trailer("Session"), trailer("Fence"));
+        let asked = ["log", &format, "--fixed-strings", &line, seen.view.base.as_str()];
+        let told = self.repo.git.text(asked.into_iter().chain(branch.map(Oid::as_str)))?;
+        // Another session's name may begin like this one's.
+        let own =
+            told.lines().filter_map(|line| line.split_once('\t')).filter(|(name, _)| *name == slug.as_str());
+        let committed = own.filter_map(|(_, fence)| fence.parse().ok()).max().unwrap_or_default();
+        Ok(archived.max(committed).max(here))
     }
 
     /// Returns the last record of a session whose claim was taken off the list.

@@ -1,6 +1,7 @@
 //! What SESSION.md says: the front matter for the program, and the sections for whoever does the work.
 
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::{Error, Result, Slug};
 
@@ -83,9 +84,14 @@ const CRITERIA: &str = "acceptance criteria";
 pub(crate) const TO_BE_WRITTEN: &str = "_To be written._";
 
 impl Brief {
+    /// Reads the SESSION.md of a session that can be edited.
+    pub(crate) fn of(slug: &Slug, text: &str) -> Result<Self> {
+        Self::parse(text).map_err(|error| error.next(format!("sess work edit {slug}")))
+    }
+
     /// Reads a SESSION.md, with any line endings.
     pub fn parse(text: &str) -> Result<Self> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+        let text = plain(text);
         let (front, body) = split(&text);
         let front: FrontMatter = match front {
             None => FrontMatter::default(),
@@ -93,13 +99,14 @@ impl Brief {
             Some(yaml) => serde_saphyr::from_str(yaml).map_err(|error| {
                 let line = error.to_string().lines().next().unwrap_or_default().to_owned();
                 Error::usage(format!("the front matter of SESSION.md cannot be read: {line}"))
-                    .next("sess work edit")
+                    .next("sess work edit <slug>")
             })?,
         };
         let heading = body.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim);
         let slug = |text: String| {
             text.parse::<Slug>().map_err(|error| {
-                Error::usage(format!("SESSION.md names another session: {error}")).next("sess work edit")
+                Error::usage(format!("SESSION.md names another session: {error}"))
+                    .next("sess work edit <slug>")
             })
         };
         Ok(Self {
@@ -117,6 +124,48 @@ impl Brief {
         })
     }
 
+    /// Returns a text with what it lacks of this plan, whatever its template left out: in the front matter what the
+    /// program has to know, and the sections that a plan is ready with.
+    pub(crate) fn filled_in(&self, text: &str) -> Result<String> {
+        let found = Self::parse(text)?;
+        let mut lacking: Vec<(&str, String)> = Vec::new();
+        if !self.title.is_empty() && found.title != self.title {
+            lacking.push(("title", json!(self.title).to_string()));
+        }
+        if self.kind != WorkKind::default() && found.kind != self.kind {
+            lacking.push(("kind", json!(self.kind).to_string()));
+        }
+        if let Some(parent) = self.parent.as_ref().filter(|_| found.parent != self.parent) {
+            lacking.push(("parent", parent.to_string()));
+        }
+        lacking.extend(joined(found.depends, &self.depends).map(|all| ("depends", json!(all).to_string())));
+        lacking.extend(joined(found.labels, &self.labels).map(|all| ("labels", json!(all).to_string())));
+        let has_context = self.context.is_empty() || !found.context.is_empty();
+        let has_criteria = self.criteria.is_empty() || !found.criteria.is_empty();
+        if lacking.is_empty() && has_context && has_criteria {
+            return Ok(text.to_owned());
+        }
+        let text = plain(text);
+        let (front, body) = split(&text);
+        let mut front = front.unwrap_or_default().to_owned();
+        for (key, value) in lacking {
+            front = format!("{}{key}: {value}\n", without_key(&front, key));
+        }
+        let mut body = body.to_owned();
+        if !has_context {
+            body = with_section(&body, "Context", &self.context);
+        }
+        if !has_criteria {
+            let boxes: Vec<String> =
+                self.criteria.iter().map(|criterion| format!("- [ ] {}", criterion.text)).collect();
+            body = with_section(&body, "Acceptance Criteria", &boxes.join("\n"));
+        }
+        let text = if front.is_empty() { body } else { format!("{FENCE}\n{front}{FENCE}\n{body}") };
+        // A front matter may be written so that no line can be added to it.
+        Self::parse(&text)?;
+        Ok(text)
+    }
+
     /// Says what is missing before somebody can take it.
     pub fn check_ready(&self, slug: &Slug) -> Result<()> {
         let refuse = |what: &str| {
@@ -130,6 +179,44 @@ impl Brief {
             return refuse("SESSION.md has no checkbox (- [ ] …) under ## Acceptance Criteria");
         }
         Ok(())
+    }
+}
+
+/// Returns a text without the mark that some editors begin it with, and with one kind of line endings.
+fn plain(text: &str) -> String {
+    text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
+}
+
+/// Returns all of both lists when the first lacks something of the second.
+fn joined<T: Clone + PartialEq>(mut known: Vec<T>, wanted: &[T]) -> Option<Vec<T>> {
+    let new: Vec<T> = wanted.iter().filter(|one| !known.contains(one)).cloned().collect();
+    let has_new = !new.is_empty();
+    known.extend(new);
+    has_new.then_some(known)
+}
+
+/// Returns a front matter without what it says about one thing, which may go on in the lines below it.
+fn without_key(front: &str, key: &str) -> String {
+    let mut is_inside = false;
+    let kept = front.split_inclusive('\n').filter(|line| {
+        let goes_on = is_inside && line.starts_with([' ', '\t', '-', ']', '\n']);
+        is_inside = goes_on || line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        !is_inside
+    });
+    kept.collect()
+}
+
+/// Puts a text under the heading that it belongs to; at the end when there is none.
+fn with_section(body: &str, heading: &str, text: &str) -> String {
+    let is_heading =
+        |line: &str| line.strip_prefix("## ").is_some_and(|found| found.trim().eq_ignore_ascii_case(heading));
+    match body.lines().position(is_heading) {
+        Some(at) => {
+            let lines: Vec<&str> = body.lines().collect();
+            let (before, after) = lines.split_at(at + 1);
+            format!("{}\n\n{text}\n{}\n", before.join("\n"), after.join("\n"))
+        }
+        None => format!("{}\n\n## {heading}\n\n{text}\n", body.trim_end()),
     }
 }
 
@@ -209,7 +296,7 @@ pub(crate) fn criteria(text: &str) -> Vec<Criterion> {
 fn minutes(text: &str) -> Result<u64> {
     let wrong = || {
         Error::usage(format!("estimate: {text:?} in SESSION.md: expected a number and m, h or d, such as 4h"))
-            .next("sess work edit")
+            .next("sess work edit <slug>")
     };
     let text = text.trim();
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| !c.is_ascii_digit()).len());
@@ -267,6 +354,41 @@ mod tests {
         check("# X\n## Context\n_To be written._\n## Acceptance Criteria\n- [ ] a\n", "## Context");
         check("# X\n## Context\nc\n## Acceptance Criteria\n<!-- - [ ] a -->\n", "## Acceptance Criteria");
         check("# X\n## Context\nc\n```\n## Acceptance Criteria\n- [ ] a\n```\n", "## Acceptance Criteria");
+    }
+
+    #[test]
+    fn what_a_template_leaves_out_is_filled_in() {
+        let wanted = Brief {
+            title: "Say \"a & b\"".to_owned(),
+            kind: WorkKind::KbMerge,
+            parent: Some("2025-10-14-x".parse().expect("a slug")),
+            depends: vec!["2025-10-13-y".parse().expect("a slug")],
+            labels: vec!["rust".to_owned(), "a: b".to_owned()],
+            context: "Because.".to_owned(),
+            criteria: vec![Criterion { text: "It works".to_owned(), done: false }],
+            ..Brief::default()
+        };
+        for template in [
+            "",
+            "# Session: other\n",
+            "---\n---\n# Session: other\n",
+            "---\nestimate: 4h\nlabels:\n- web\n- rust\ntitle : other\nkind: standard\n---\n## context\n\n## Risks\n",
+            "---\r\nlabels: [\r\n  web,\r\n]\r\ndepends: 2025-10-12-z\r\n---\r\n# Other\r\n\r\n## Acceptance Criteria\r\n",
+        ] {
+            let text = wanted.filled_in(template).expect(template);
+            let found = Brief::parse(&text).expect(&text);
+            assert_eq!((&found.title, found.kind), (&wanted.title, wanted.kind), "{text}");
+            assert_eq!((&found.parent, &found.context), (&wanted.parent, &wanted.context), "{text}");
+            assert_eq!(found.criteria, wanted.criteria, "{text}");
+            assert!(wanted.labels.iter().all(|label| found.labels.contains(label)), "{text}");
+            assert!(wanted.depends.iter().all(|slug| found.depends.contains(slug)), "{text}");
+            assert_eq!(found.labels.contains(&"web".to_owned()), template.contains("web"), "{text}");
+            assert_eq!(found.depends.len(), if template.contains("-z") { 2 } else { 1 }, "{text}");
+            assert_eq!(found.estimate_minutes.is_some(), template.contains("estimate"), "{text}");
+            // What has everything stays as it is.
+            assert_eq!(wanted.filled_in(&text).expect("a plan"), text);
+        }
+        wanted.filled_in("---\n{estimate: 4h}\n---\n").expect_err("no line can be added to it");
     }
 
     #[test]

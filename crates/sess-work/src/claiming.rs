@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    Amendment, Brief, Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    State, Verb, Work,
+    Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
+    Slug, State, Verb, Work,
     projecting::{Step, message, one_line, pause},
     repo::random_hex,
     tree::Edit,
@@ -36,25 +36,37 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
-        let (record, is_resumed) = self.take(slug, options)?;
-        self.settled(slug, record, options, is_resumed)
+        let (seen, record, is_resumed) = self.taken(slug, options)?;
+        self.settled(seen, record, options, is_resumed)
     }
 
     /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
     ///
     /// What people see in the repository and the workspace follow with [`Work::claim`].
     pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
+        self.taken(slug, options).map(|(_, record, is_resumed)| (record, is_resumed))
+    }
+
+    /// As [`Self::take`], with everything as it is then, to go on from.
+    fn taken(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Seen, Record, bool)> {
         for _ in 0..TRIES_MAX {
-            let seen = self.see()?;
+            let mut seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                return Ok((self.renewed(record, |_| {})?, true));
+                let record = self.renewed(record, |_| {})?;
+                seen.view.claims.insert(slug.clone(), record.clone());
+                return Ok((seen, record, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
-            match self.moved_claim(slug, before, &oid)? {
-                Moved::Done => return Ok((Record { oid, claim }, false)),
+            let record = Record { oid, claim };
+            self.check_projection(&seen, &record)?;
+            match self.moved_claim(slug, before, &record.oid)? {
+                Moved::Done => {
+                    seen.view.claims.insert(slug.clone(), record.clone());
+                    return Ok((seen, record, false));
+                }
                 // Whoever was faster may have given it back already: the next look tells.
                 Moved::Overtaken { .. } => {}
                 Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
@@ -73,13 +85,13 @@ impl Work {
             });
             let mut is_contended = false;
             for row in ready {
-                match self.take(&row.slug, options) {
+                match self.taken(&row.slug, options) {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
                     taken => {
-                        let (record, is_resumed) = taken?;
-                        return self.settled(&row.slug, record, options, is_resumed);
+                        let (seen, record, is_resumed) = taken?;
+                        return self.settled(seen, record, options, is_resumed);
                     }
                 }
             }
@@ -95,7 +107,7 @@ impl Work {
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
         })?;
-        let brief = Brief::parse(&self.repo.text_of(&plan.oid)?)?;
+        let brief = Brief::of(slug, &self.repo.text_of(&plan.oid)?)?;
         let unmet = unmet(&brief, seen);
         if !unmet.is_empty() && !options.ignore_dependencies {
             return Err(Error::wrong_state(format!(
@@ -104,14 +116,20 @@ impl Work {
             ))
             .next(format!("sess work claim {slug} --ignore-dependencies")));
         }
-        Ok(self.first_claim(slug, &plan.oid, seen, options))
+        self.first_claim(slug, &plan.oid, seen, options)
     }
 
     /// Returns the record that a claim of a plan begins with.
-    pub(crate) fn first_claim(&self, slug: &Slug, plan: &Oid, seen: &Seen, options: &ClaimOptions) -> Claim {
+    pub(crate) fn first_claim(
+        &self,
+        slug: &Slug,
+        plan: &Oid,
+        seen: &Seen,
+        options: &ClaimOptions,
+    ) -> Result<Claim> {
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
-        Claim {
+        Ok(Claim {
             slug: slug.clone(),
             phase: Phase::Active,
             owner: self.owner.clone(),
@@ -124,8 +142,8 @@ impl Work {
             branch: slug.branch(),
             plan: plan.clone(),
             amendments: Vec::new(),
-            fence: before.map_or(0, |claim| claim.fence) + 1,
-            attempt: before.map_or(1, |claim| claim.attempt + u32::from(claim.phase == Phase::Abandoned)),
+            fence: self.last_fence(slug, seen)?.saturating_add(1),
+            attempt: before.map_or(1, |claim| claim.attempt),
             lease_seconds: options.lease_seconds.unwrap_or(self.settings.lease.as_secs()),
             claimed_at: now,
             renewed_at: now,
@@ -133,19 +151,22 @@ impl Work {
             reason: None,
             landed: None,
             unknown: serde_json::Map::new(),
-        }
+        })
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
     pub(crate) fn settled(
         &self,
-        slug: &Slug,
+        seen: Seen,
         record: Record,
         options: &ClaimOptions,
         is_resumed: bool,
     ) -> Result<Claimed> {
+        let slug = &record.claim.slug;
         let mut notices = Vec::new();
-        let start = match self.roll_forward() {
+        // As it was seen before the claim: whoever had the session could not share anything more since.
+        let shared = seen.view.branches.get(slug).cloned();
+        let start = match self.on_base_from(seen, |_| Ok(None)) {
             Ok(seen) => seen.view.base,
             // The claim stands; whoever comes next makes up for it.
             Err(error) => {
@@ -155,7 +176,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, &record.claim)?;
+        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if !is_resumed {
             self.bring_plan(slug, &record)?;
@@ -178,7 +199,7 @@ impl Work {
             return Err(Error::usage("--force needs a reason, for whoever loses the session")
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
-        let seen = self.see()?;
+        let mut seen = self.see()?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
@@ -197,9 +218,15 @@ impl Work {
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
-        let oid = self.repo.write_claim(&claim, &[&record.oid])?;
-        match self.moved_claim(slug, Some(&record.oid), &oid)? {
-            Moved::Done => self.handed_over(self.settled(slug, Record { oid, claim }, options, false)?),
+        let before = record.oid.clone();
+        let oid = self.repo.write_claim(&claim, &[&before])?;
+        let record = Record { oid, claim };
+        self.check_projection(&seen, &record)?;
+        match self.moved_claim(slug, Some(&before), &record.oid)? {
+            Moved::Done => {
+                seen.view.claims.insert(slug.clone(), record.clone());
+                self.handed_over(self.settled(seen, record, options, false)?)
+            }
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
                 let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
@@ -211,9 +238,9 @@ impl Work {
 
     /// Shows who has a session now, on the base and on its branch, which both say who had it before.
     fn handed_over(&self, mut claimed: Claimed) -> Result<Claimed> {
-        let Record { oid, claim } = &claimed.record;
+        let claim = &claimed.record.claim;
         let slug = &claim.slug;
-        let text = message(slug, "Take over session", &self.by(), Some(oid));
+        let text = message(slug, "Take over session", &self.by(), Some(&claimed.record));
         let shown = self.on_base(|seen| {
             let edits = self.beginnings(seen, slug, claim)?;
             let is_new = edits.iter().any(|edit| match edit {
@@ -273,8 +300,8 @@ impl Work {
 
     /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
     ///
-    /// With `is_event` the old one stays in the chain; a mere renewal takes its place there, too. When another
-    /// process of the owner's own was faster, the change is made to what that left, unless that was an event as well.
+    /// The old one stays in the chain. When another process of the owner's own was faster, the change is made to what
+    /// that left, unless both are more than renewals (`is_event`).
     pub(crate) fn replaced(
         &self,
         record: &Record,
@@ -290,8 +317,7 @@ impl Work {
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
             change(&mut claim);
-            let parents = if is_event { vec![record.oid.clone()] } else { self.parents(&record.oid)? };
-            let oid = self.repo.write_claim(&claim, &parents.iter().collect::<Vec<_>>())?;
+            let oid = self.repo.write_claim(&claim, &[&record.oid])?;
             let own = Move {
                 name: self.repo.claim_ref(slug),
                 from: Some(record.oid.clone()),
@@ -307,7 +333,7 @@ impl Work {
             let seen = self.see()?;
             // It went through, and something came right after it.
             if let Some(now) = seen.record(slug)
-                && (self.repo.is_ancestor(&oid, &now.oid)? || is_event && is_renewal(&claim, &now.claim))
+                && self.repo.is_ancestor(&oid, &now.oid)?
             {
                 return Ok(Record { oid, claim });
             }
@@ -346,14 +372,16 @@ impl Work {
         Ok(Some(left))
     }
 
-    fn parents(&self, oid: &Oid) -> Result<Vec<Oid>> {
-        let told = self.repo.git.text(["rev-list", "--parents", "--max-count=1", oid.as_str()])?;
-        told.split_whitespace().skip(1).map(|oid| oid.parse().map_err(Error::failed)).collect()
-    }
-
     fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid) -> Result<Moved> {
         let name = self.repo.claim_ref(slug);
-        self.repo.advance(&[Move { name, from: from.cloned(), to: Some(to.clone()) }])
+        let step = Move { name, from: from.cloned(), to: Some(to.clone()) };
+        let moved = self.repo.advance(std::slice::from_ref(&step))?;
+        // When claims are elsewhere by now, it was carried over there, unless somebody else was faster.
+        let is_elsewhere = matches!(&moved, Moved::Overtaken { name, .. } if *name != step.name);
+        if is_elsewhere && self.see()?.record(slug).is_some_and(|record| record.oid == *to) {
+            return Ok(Moved::Done);
+        }
+        Ok(moved)
     }
 
     fn claim_rejected(&self, words: &str) -> Error {
@@ -381,10 +409,19 @@ impl Work {
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
+        }
+        let mut ended = record.clone();
+        ended.claim.phase = phase;
+        self.check_projection(&seen, &ended)?;
+        let what = if phase == Phase::Abandoned { "abandoned" } else { "released" };
+        let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
+        if let Some(reason) = &reason
+            && self.tip(slug)?.is_some()
+        {
+            self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
         }
         let branch = self.branch_move(slug, &seen)?;
-        let reason = reason.map(str::to_owned);
         self.replaced(
             &record,
             |claim| {
@@ -421,14 +458,15 @@ impl Work {
                 })?
             }
         };
-        Brief::parse(&text)?;
+        Brief::parse(&text)
+            .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
         let plan = self.repo.write_blob(text.as_bytes())?;
         if plan == record.claim.plan {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
         let what = format!("OVERRIDE: {}", one_line(reason.trim()));
-        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record.oid)))?;
+        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record)))?;
         let seen = self.see()?;
         let branch = self.branch_move(slug, &seen)?;
         let amendment = Amendment {
@@ -450,7 +488,7 @@ impl Work {
 }
 
 /// Whether a claim says what another one said, and only when it was renewed and by whom is new.
-fn is_renewal(old: &Claim, new: &Claim) -> bool {
+pub(crate) fn is_renewal(old: &Claim, new: &Claim) -> bool {
     let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
     renewed == *new
 }

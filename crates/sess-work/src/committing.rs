@@ -11,7 +11,7 @@ impl Work {
     ///
     /// What `.worktreeinclude` brought and git does not track stays out, as long as it is unchanged.
     pub fn commit_all(&self, slug: &Slug, what: &str) -> Result<Option<Oid>> {
-        self.own_record(slug, &self.see_or_recall()?)?;
+        let record = self.own_record(slug, &self.see_or_recall()?)?;
         let path = self.workspace(slug).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no workspace in this clone"))
                 .next(format!("sess work claim {slug}"))
@@ -23,7 +23,7 @@ impl Work {
             return Err(Error::would_lose(format!(
                 "the workspace of {slug} has conflicts that nobody has resolved"
             ))
-            .next(format!("git -C {} status", path.display())));
+            .next(format!("git -C {} status", crate::quoted(path.display()))));
         }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let new: String = told
@@ -39,7 +39,7 @@ impl Work {
         if git.run(["diff", "--cached", "--quiet", "--no-ext-diff", "HEAD"])?.is_ok() {
             return Ok(None);
         }
-        let text = message(slug, &one_line(what), &self.by(), None);
+        let text = message(slug, &one_line(what), &self.by(), Some(&record));
         let env = self.env(slug);
         let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
         run(&git, &["commit", "--quiet", "--cleanup=whitespace", "--file=-"], Some(&text), &env)?;

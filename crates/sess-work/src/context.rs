@@ -23,7 +23,7 @@ impl Work {
         let seen = self.see_or_recall()?;
         let drift = self.drift_in(slug, &seen)?;
         let plan = self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?;
-        let brief = Brief::parse(&plan)?;
+        let brief = Brief::of(slug, &plan)?;
         let head = format!("# Work session {slug} ({})\n\n", drift.state);
         let plan = format!("{}\n", brief.body.trim());
         let mut rest = String::new();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
+    Brief, Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
     projecting::{Step, message},
     tree::Edit,
 };
@@ -71,12 +71,13 @@ impl Work {
         }
         for odd in &seen.tree.odd {
             findings.push(format!(
-                "{odd} is in the way: no session has that name, or it is in another state, too: look at it, then run `git rm -r {odd}` on {}",
+                "{odd} is in the way: no session has that name, or it is in another state, too: look at it, then run `git rm -r {}` on {}",
+                crate::quoted(odd),
                 self.repo.base
             ));
         }
         for (name, reason) in &seen.view.damaged {
-            let name = format!("{}/{name}", self.repo.claims);
+            let name = format!("{}/{name}", self.repo.claims());
             findings.push(format!("the claim {name} is damaged: {reason}: run `sess work doctor --repair`"));
         }
         if self.lock_edit(seen, None)?.is_some() {
@@ -173,7 +174,7 @@ impl Work {
     /// Takes refs away that lead to no claim, and keeps what they led to.
     fn remove_damaged(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
         for (short, reason) in &seen.view.damaged {
-            let name = format!("{}/{short}", self.repo.claims);
+            let name = format!("{}/{short}", self.repo.claims());
             let Some(oid) = self.damaged_oid(short)? else { continue };
             let kept = format!("refs/intersession/rescue/damaged/{short}");
             self.repo.git.text(["update-ref", "--end-of-options", &kept, oid.as_str()])?;
@@ -197,7 +198,7 @@ impl Work {
         Ok(told.text().trim().parse().ok())
     }
 
-    /// Brings every directory to where it belongs: after its claim, and back to planned when nobody has it.
+    /// Brings every directory to where it belongs: after its claim, and back to planned or drafting when nobody has it.
     fn repair_directories(&self) -> Result<Seen> {
         self.on_base(|seen| {
             let mut edits = Vec::new();
@@ -205,7 +206,11 @@ impl Work {
             for slug in seen.slugs() {
                 match seen.standing(&slug) {
                     Standing::Orphaned => {
-                        edits.extend(seen.tree.moved(&slug, State::Planned).into_iter().filter(
+                        // What nobody could claim is a draft again.
+                        let brief = self.plan_in(seen, &slug).and_then(|(_, text)| Brief::parse(&text));
+                        let is_ready = brief.is_ok_and(|brief| brief.check_ready(&slug).is_ok());
+                        let to = if is_ready { State::Planned } else { State::Drafting };
+                        edits.extend(seen.tree.moved(&slug, to).into_iter().filter(
                             |edit| !matches!(edit, Edit::Put(path, _) if path.ends_with("/.session-env")),
                         ));
                         slugs.push(slug);

@@ -1,8 +1,10 @@
 //! Plans before anybody works by them.
 
 use crate::{
-    Brief, Draft, Error, Kind, Oid, PLAN_FILE, Result, Seen, Slug, State, Verb, Work,
+    Brief, Draft, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Verb,
+    Work,
     projecting::{Step, message},
+    repo::random_hex,
     templates,
     tree::Edit,
     workspace::rescue_ref,
@@ -20,7 +22,7 @@ impl Work {
             return Err(Error::usage("a title is missing").next("sess work new \"<title>\""));
         }
         if let Some(text) = text {
-            Brief::parse(text)?;
+            Brief::parse(text).map_err(|error| error.next("sess work new --from <file>"))?;
         }
         let day = self.day()?;
         let wanted = slug.cloned().unwrap_or_else(|| Slug::from_title(&draft.title, day));
@@ -56,7 +58,7 @@ impl Work {
         self.plan_in(&seen, slug)
     }
 
-    fn plan_in(&self, seen: &Seen, slug: &Slug) -> Result<(Oid, String)> {
+    pub(crate) fn plan_in(&self, seen: &Seen, slug: &Slug) -> Result<(Oid, String)> {
         let entry = seen.tree.entries.get(slug);
         let file = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md"))
@@ -67,7 +69,7 @@ impl Work {
 
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
-        Brief::parse(text)?;
+        Brief::of(slug, text)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
             let entry = seen.tree.entries.get(slug);
@@ -94,7 +96,7 @@ impl Work {
     pub fn ready(&self, slug: &Slug) -> Result<()> {
         self.on_base(|seen| {
             self.check(Verb::Ready, slug, seen)?;
-            Brief::parse(&self.plan_in(seen, slug)?.1)?.check_ready(slug)?;
+            Brief::of(slug, &self.plan_in(seen, slug)?.1)?.check_ready(slug)?;
             let message = message(slug, "Session ready", &self.by(), None);
             Ok(Some(Step { message, edits: seen.tree.moved(slug, State::Planned) }))
         })?;
@@ -119,7 +121,7 @@ impl Work {
         // The old branch is not what the new attempt begins with: it goes before anybody can claim.
         self.set_branch_aside(slug, &seen)?;
         let mut attempt = 0;
-        self.on_base(|seen| {
+        self.on_base_from(self.see()?, |seen| {
             self.check(Verb::Retry, slug, seen)?;
             let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
             let before = seen.record(slug).map_or(1, |record| record.claim.attempt);
@@ -136,12 +138,27 @@ impl Work {
                 };
                 edits.push(Edit::Put(place, file.clone()));
             }
-            Ok(Some(Step {
-                message: message(slug, &format!("Retry session, attempt {attempt}"), &self.by(), None),
-                edits,
-            }))
+            // The abandoned claim says where the directory belongs, so that the two move together.
+            let planned = seen.record(slug).map(|record| self.planned_anew(record)).transpose()?;
+            let message = message(slug, &format!("Retry session, attempt {attempt}"), &self.by(), None);
+            Ok(Some((Step { message, edits }, planned)))
         })?;
         Ok(attempt)
+    }
+
+    /// Returns the move of an abandoned session's claim to one that nobody has, in the next attempt.
+    fn planned_anew(&self, record: &Record) -> Result<Move> {
+        let mut claim = record.claim.clone();
+        (claim.claimed_at, claim.renewed_at) = (self.now(), self.now());
+        claim.phase = Phase::Released;
+        claim.attempt += 1;
+        claim.amendments.clear();
+        claim.landed = None;
+        claim.reason = Some(format!("planned anew by {}", self.by()));
+        claim.nonce = random_hex();
+        let oid = self.repo.write_claim(&claim, &[&record.oid])?;
+        let name = self.repo.claim_ref(&claim.slug);
+        Ok(Move { name, from: Some(record.oid.clone()), to: Some(oid) })
     }
 
     /// Keeps a session's branch, as it was seen, where nobody goes on with it.
@@ -154,15 +171,11 @@ impl Work {
         let shared = seen.view.branches.get(slug).filter(|_| self.repo.remote.is_some()).cloned();
         let Some(shared) = shared else { return Ok(()) };
         let moves = [
-            crate::Move {
-                name: self.repo.shared_rescue_ref(slug, &shared),
-                from: None,
-                to: Some(shared.clone()),
-            },
-            crate::Move { name, from: Some(shared), to: None },
+            Move { name: self.repo.shared_rescue_ref(slug, &shared), from: None, to: Some(shared.clone()) },
+            Move { name, from: Some(shared), to: None },
         ];
         match self.repo.advance(&moves)? {
-            crate::Moved::Done => Ok(()),
+            Moved::Done => Ok(()),
             _ => {
                 Err(Error::failed(format!("the branch of the attempt before is still in the way of {slug}"))
                     .next(format!("sess work retry {slug}")))

@@ -90,7 +90,7 @@ impl Work {
             }
             None => plan.clone(),
         };
-        let (brief, first) = (Brief::parse(&plan)?, Brief::parse(&first)?);
+        let (brief, first) = (Brief::of(slug, &plan)?, Brief::of(slug, &first)?);
         let mut noted = String::new();
         for note in [Note::Plan, Note::Log] {
             noted += &self.noted(slug, note, seen)?.unwrap_or_default();
@@ -129,9 +129,14 @@ impl Work {
 
     fn drift_files(&self, slug: &Slug, seen: &Seen, attempt: &[Claim], brief: &Brief) -> Result<DriftFiles> {
         let spans = self.spans(slug, seen, attempt)?;
-        let changed = self.changed(&spans, &[])?;
+        let all = |specs: &[String]| -> Result<BTreeSet<String>> {
+            let mut paths = self.changed(&spans, specs)?;
+            paths.extend(self.uncommitted(slug, seen, specs)?);
+            Ok(paths)
+        };
+        let changed = all(&[])?;
         let globs: Vec<String> = brief.touches.iter().filter_map(|glob| pathspec(glob)).collect();
-        let meant = if globs.is_empty() { BTreeSet::new() } else { self.changed(&spans, &globs)? };
+        let meant = if globs.is_empty() { BTreeSet::new() } else { all(&globs)? };
         let outside = changed.iter().filter(|path| !meant.contains(*path) && !is_named(path, &brief.body));
         let mut with: BTreeMap<&String, Vec<Slug>> = BTreeMap::new();
         let others = seen.slugs().into_iter().filter(|other| other != slug);
@@ -220,6 +225,19 @@ impl Work {
             paths.extend(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned));
         }
         Ok(paths)
+    }
+
+    /// Returns the files that its owner is changing in the workspace here, and has not committed.
+    fn uncommitted(&self, slug: &Slug, seen: &Seen, pathspecs: &[String]) -> Result<BTreeSet<String>> {
+        let standing = seen.standing(slug);
+        let is_mine = standing.holder().is_some_and(|claim| claim.owner.includes(&self.owner));
+        let Some(path) = self.workspace(slug).filter(|_| is_mine) else { return Ok(BTreeSet::new()) };
+        let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
+        let specs = pathspecs.iter().map(String::as_str).chain([":(top,exclude)_AGENTS"]);
+        let told = self.repo.git.at(&path).text(asked.into_iter().chain(specs))?;
+        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
+        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(&path, name));
+        Ok(own.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Returns what the session wrote down, and the sessions that say that they come from it.

@@ -57,6 +57,16 @@ impl Error {
         Self { kind, message: message.into(), next: NEXT.to_owned() }
     }
 
+    /// Returns what went wrong, without what to do about it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the command to run now.
+    pub fn next_command(&self) -> &str {
+        &self.next
+    }
+
     /// Says what to run now.
     pub fn next(mut self, command: impl Into<String>) -> Self {
         self.next = command.into();

@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Moved, Oid, Result, Work, git::words_of};
+use crate::{
+    Error, Git, Moved, Oid, Record, Result, Seen, Work, git::words_of, projecting::Step,
+    workspace::mark_plans,
+};
 
 const FILE: &str = "checkout.pending";
 
@@ -40,16 +43,8 @@ impl Work {
         let _turn = self.repo.lock("checkout")?;
         self.follow_in_turn()?;
         let Some(checkout) = self.checkout_of(&self.repo.base_ref())? else { return advance() };
-        // Asked before anything moves: it would refuse to touch what somebody is changing.
-        let git = self.repo.git.at(&checkout);
-        let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
-        if !probe.is_ok() {
-            let words = words_of(&probe.stderr);
-            return Err(Error::would_lose(format!(
-                "files in _AGENTS/ have changes that are not committed: {words}"
-            ))
-            .next("git status _AGENTS"));
-        }
+        // Asked before anything moves.
+        self.check_follows(&checkout, from, to)?;
         self.write_pending(&Pending { from: from.clone(), to: to.clone(), checkout })?;
         let moved = advance()?;
         // The base has moved: what a checkout does not do now, it does with the next verb.
@@ -57,6 +52,42 @@ impl Work {
             tracing::warn!(%error, "the checkout did not follow its branch");
         }
         Ok(moved)
+    }
+
+    /// Fails when a checkout of the base could not follow a claim that is about to be made, changed or ended.
+    pub(crate) fn check_projection(&self, seen: &Seen, record: &Record) -> Result<()> {
+        if self.repo.remote.is_some() {
+            return Ok(());
+        }
+        let Some(checkout) = self.checkout_of(&self.repo.base_ref())? else { return Ok(()) };
+        let (mut then, slug) = (seen.clone(), &record.claim.slug);
+        then.view.claims.insert(slug.clone(), record.clone());
+        let mut steps = self.pending(&then, Some(slug))?;
+        if steps.is_empty() {
+            let edits = self.beginnings(&then, slug, &record.claim)?;
+            steps.push(Step { message: String::new(), edits });
+        }
+        if let (Some(last), Some(edit)) = (steps.last_mut(), self.lock_edit(&then, None)?) {
+            last.edits.push(edit);
+        }
+        let commit = self.chained(&seen.tree, steps)?;
+        self.check_follows(&checkout, &seen.view.base, &commit)
+    }
+
+    /// Fails when a checkout has changes of its own in what it would have to change.
+    fn check_follows(&self, checkout: &Path, from: &Oid, to: &Oid) -> Result<()> {
+        let git = self.repo.git.at(checkout);
+        refresh(&git)?;
+        let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
+        if probe.is_ok() {
+            return Ok(());
+        }
+        Err(Error::would_lose(format!(
+            "{} has changes that are not committed, and that this would have to overwrite: {}",
+            checkout.display(),
+            words_of(&probe.stderr)
+        ))
+        .next(format!("git -C {} status", checkout.display())))
     }
 
     /// Takes the checkout to where a verb that was killed has brought the base.
@@ -75,6 +106,7 @@ impl Work {
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
         if let Some(pending) = Pending::parse(&text).filter(|pending| self.is_due(pending)) {
             let git = self.repo.git.at(&pending.checkout);
+            refresh(&git)?;
             let followed = git.run(["read-tree", "-m", "-u", pending.from.as_str(), pending.to.as_str()])?;
             if !followed.is_ok() {
                 return Err(Error::would_lose(format!(
@@ -83,8 +115,9 @@ impl Work {
                     self.repo.base,
                     words_of(&followed.stderr)
                 ))
-                .next(format!("git -C {} stash", pending.checkout.display())));
+                .next(format!("git -C {} stash", crate::quoted(pending.checkout.display()))));
             }
+            mark_plans(&pending.checkout);
         }
         fs::remove_file(&path)
             .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))
@@ -107,6 +140,12 @@ impl Work {
         write_whole(&self.repo.own_dir()?, &format!("{from}\n{to}\n{}", checkout.display()))
             .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")).next("sess work doctor"))
     }
+}
+
+/// Has git look at the files again: one that was only touched, or whose mode is another, is not changed by that.
+fn refresh(git: &Git) -> Result<()> {
+    // It says by its end that some are changed, which is for others to judge.
+    git.run(["update-index", "-q", "--refresh"]).map(drop)
 }
 
 fn write_whole(dir: &Path, text: &str) -> std::io::Result<()> {

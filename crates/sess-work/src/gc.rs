@@ -67,7 +67,8 @@ impl Work {
         let mut slugs: Vec<Slug> = branches.filter_map(|name| name.parse().ok()).collect();
         if let Ok(entries) = fs::read_dir(self.workspace_root()) {
             let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-            slugs.extend(names.filter_map(|name| name.parse::<Slug>().ok()));
+            let suffix = self.workspace_suffix();
+            slugs.extend(names.filter_map(|name| name.trim_end_matches(&suffix).parse::<Slug>().ok()));
         }
         slugs.sort();
         slugs.dedup();

@@ -28,6 +28,9 @@ const HOOKS: [(&str, &str); 3] = [
 const BEFORE: &str = "before-intersession";
 /// How our own are told from others.
 const MARK: &str = "# Installed by `sess work init`; `sess work uninstall` takes it away.";
+/// Where git looks for hooks, and how that was named before `init` made it one for all checkouts.
+const HOOKS_PATH: &str = "core.hooksPath";
+const HOOKS_SETTING: &str = "intersession.hooksPath";
 /// The fence that a workspace was made with, in the directory that git keeps for it.
 const FENCE_FILE: &str = "intersession-fence";
 const PATHS_SHOWN_MAX: usize = 5;
@@ -240,12 +243,46 @@ impl Repo {
                 setting.value
             )));
         }
-        let dir = self.git.dir().join(&setting.value);
+        let dir = self.git.dir().join(expanded(&setting.value));
         let tracked = self.git.run(["ls-files", "-z", "--", &dir.to_string_lossy()])?;
         if tracked.is_ok() && !tracked.stdout.is_empty() {
             return Ok(Err(format!("core.hooksPath is {}, which git tracks", setting.value)));
         }
         Ok(Ok(dir))
+    }
+
+    /// Makes a directory of hooks that is named from the top of a checkout one that workspaces have, too: git looks
+    /// for it at the top of each of them.
+    fn fix_hooks_dir(&self, dir: &Path, report: &mut InitReport) -> Result<()> {
+        let known = self.git.run(["config", "--local", "--get", HOOKS_PATH])?;
+        let value = known.text().trim_end_matches('\n').to_owned();
+        if !known.is_ok() || value.is_empty() || expanded(&value).is_absolute() {
+            return Ok(());
+        }
+        let dir = dir.to_string_lossy();
+        self.git.text(["config", "--local", "--replace-all", HOOKS_SETTING, &value])?;
+        self.git.text(["config", "--local", "--replace-all", HOOKS_PATH, &dir])?;
+        report
+            .changed
+            .push(format!("git config {HOOKS_PATH} {dir} (it was {value}, which workspaces do not have)"));
+        Ok(())
+    }
+
+    /// Puts the directory of hooks back to how it was named.
+    fn unfix_hooks_dir(&self, done: &mut Vec<String>) -> Result<()> {
+        let before = self.git.run(["config", "--local", "--get", HOOKS_SETTING])?;
+        if !before.is_ok() {
+            return Ok(());
+        }
+        let value = before.text().trim_end_matches('\n').to_owned();
+        let now = self.git.run(["config", "--local", "--get", HOOKS_PATH])?.text();
+        // Somebody may have chosen another one since.
+        if Path::new(now.trim_end_matches('\n')) == self.git.dir().join(&value) {
+            self.git.text(["config", "--local", "--replace-all", HOOKS_PATH, &value])?;
+            done.push(format!("git config {HOOKS_PATH} is {value} again"));
+        }
+        self.git.text(["config", "--local", "--unset-all", HOOKS_SETTING])?;
+        Ok(())
     }
 
     /// Whether this clone has our hooks.
@@ -270,6 +307,7 @@ impl Repo {
                 .next("sess work init --no-hooks")
         };
         fs::create_dir_all(&dir).map_err(failed)?;
+        self.fix_hooks_dir(&dir, report)?;
         for (name, more) in HOOKS {
             let (path, before, text) =
                 (dir.join(name), dir.join(format!("{name}.{BEFORE}")), script(name, more));
@@ -319,7 +357,7 @@ impl Repo {
             })?;
             done.push(words.replace("{}", name));
         }
-        Ok(())
+        self.unfix_hooks_dir(done)
     }
 
     /// Removes what was written down about workspaces.
@@ -333,6 +371,14 @@ impl Repo {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns a path of git's configuration as git takes it.
+fn expanded(value: &str) -> PathBuf {
+    match (value.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(value),
     }
 }
 

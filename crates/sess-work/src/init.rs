@@ -21,7 +21,7 @@ pub struct InitOptions {
     pub scripts: bool,
 }
 
-/// What was set up.
+/// What was set up, or taken away.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitReport {
@@ -37,16 +37,13 @@ impl Work {
     /// Again, it changes nothing.
     pub fn init(&self, options: &InitOptions) -> Result<InitReport> {
         let mut report = InitReport::default();
-        let claims = self.probed(&mut report)?;
-        // What follows has to look for claims where they will be.
-        let mut work = self.clone();
-        claims.clone_into(&mut work.repo.claims);
-        work.lay_tree(options, &mut report)?;
+        self.probe(&mut report)?;
+        self.lay_tree(options, &mut report)?;
         let remote = self.repo.remote.as_deref().unwrap_or(".");
         let mut settings = vec![(BASE_SETTING, self.repo.base.as_str()), (REMOTE_SETTING, remote)];
         // The usual place needs no setting.
-        if claims != CLAIMS {
-            settings.push((CLAIMS_SETTING, &claims));
+        if self.repo.claims() != CLAIMS {
+            settings.push((CLAIMS_SETTING, self.repo.claims()));
         }
         for (name, value) in settings {
             let known = self.repo.git.run(["config", "--local", "--get", name])?;
@@ -64,8 +61,8 @@ impl Work {
         Ok(report)
     }
 
-    /// Returns where claims can be: some hosts take no refs but branches.
-    fn probed(&self, report: &mut InitReport) -> Result<String> {
+    /// Finds out where claims can be: some hosts take no refs but branches.
+    fn probe(&self, report: &mut InitReport) -> Result<()> {
         let Some(remote) = &self.repo.remote else {
             let told = self.repo.git.text(["remote"])?;
             report.notices.push(match told.lines().next() {
@@ -75,11 +72,11 @@ impl Work {
                      and `sess work init` share them"
                 ),
             });
-            return Ok(CLAIMS.to_owned());
+            return Ok(());
         };
         let base = self.repo.look()?.base;
-        if self.repo.claims != CLAIMS || self.repo.takes(CLAIMS, &base)?.is_none() {
-            return Ok(self.repo.claims.clone());
+        if self.repo.claims() != CLAIMS || self.repo.takes(CLAIMS, &base)?.is_none() {
+            return Ok(());
         }
         if let Some(words) = self.repo.takes(CLAIMS_AS_BRANCHES, &base)? {
             return Err(Error::new(Kind::Rejected, format!("{remote} takes no claims: {words}"))
@@ -88,7 +85,9 @@ impl Work {
         report
             .notices
             .push(format!("{remote} takes no refs but branches: claims are {CLAIMS_AS_BRANCHES}/*"));
-        Ok(CLAIMS_AS_BRANCHES.to_owned())
+        // The next look says so to everybody, and brings what was claimed elsewhere.
+        self.repo.claim_as_branches();
+        self.repo.look().map(drop)
     }
 
     fn lay_tree(&self, options: &InitOptions, report: &mut InitReport) -> Result<()> {
@@ -123,10 +122,10 @@ impl Work {
         Ok(())
     }
 
-    /// Takes everything back that this clone was given; returns what was done.
+    /// Takes everything back that this clone was given; the notices name what stays, and what removes it.
     ///
     /// What others share stays: the tree on the base branch, claims, and the commits that rescue refs keep.
-    pub fn uninstall(&self) -> Result<Vec<String>> {
+    pub fn uninstall(&self) -> Result<InitReport> {
         let seen = self.see_or_recall()?;
         for slug in seen.slugs() {
             let is_held =
@@ -139,7 +138,7 @@ impl Work {
                 .next(format!("sess work release {slug}")));
             }
         }
-        let mut done = Vec::new();
+        let (mut done, mut stays) = (Vec::new(), Vec::new());
         self.repo.remove_hooks(&mut done)?;
         for name in [BASE_SETTING, REMOTE_SETTING, CLAIMS_SETTING] {
             if self.repo.git.run(["config", "--local", "--unset-all", name])?.is_ok() {
@@ -161,7 +160,34 @@ impl Work {
             done.push(format!("{} refs of what the remote said are removed", hub.len()));
         }
         if !kept.is_empty() {
-            done.push(format!("{} refs in refs/intersession/ stay: commits may be nowhere else", kept.len()));
+            stays.push(format!(
+                "{} refs in refs/intersession/ stay, because their commits may be nowhere else: \
+                 `git for-each-ref --format='delete %(refname)' refs/intersession | git update-ref --stdin` removes them",
+                kept.len()
+            ));
+        }
+        let told =
+            self.repo.git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads/session/"])?;
+        stays.extend(
+            told.lines().map(|name| format!("the branch {name} stays: `git branch -D {name}` removes it")),
+        );
+        for slug in self.workspaces_here()? {
+            let place = self.workspace_path(&slug);
+            stays.push(format!(
+                "the workspace {} stays: `git worktree remove {}` removes it",
+                place.display(),
+                crate::quoted(place.display())
+            ));
+        }
+        let root = self.workspace_root();
+        if fs::remove_dir(&root).is_ok() {
+            done.push(format!("{} is removed", root.display()));
+        }
+        if !seen.tree.files.is_empty() {
+            stays.push(format!(
+                "_AGENTS/ stays on {}, where it is everybody's: `git rm -r _AGENTS` and a commit remove it",
+                self.repo.base
+            ));
         }
         self.repo.forget_fences()?;
         let own = self.repo.own_dir()?;
@@ -169,7 +195,7 @@ impl Work {
             Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")
         })?;
         done.push(format!("{} is removed", own.display()));
-        Ok(done)
+        Ok(InitReport { changed: done, notices: stays })
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    Brief, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State,
-    Work, WorkKind, drafting,
+    Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
+    State, Work, WorkKind, drafting,
     git::words_of,
     projecting::{message, one_line, pause},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
@@ -53,7 +53,7 @@ impl Work {
             return Ok(ready.tip);
         }
         let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
-        let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+        let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), Some(&ready.record));
         let merge = self.repo.commit_tree(&tree, &[&ready.tip, &base], &text)?;
         self.forward_branch(slug, &ready.tip, &merge)?;
         let seen = self.see()?;
@@ -84,12 +84,12 @@ impl Work {
             let commit = self.repo.commit_tree(
                 &tree,
                 &[&base],
-                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+                &message(slug, &what, &self.by(), Some(&ready.record)),
             )?;
             if self.push_landed(slug, &ready, &commit, begun, |_| {})?.is_none() {
                 continue;
             }
-            let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), None);
+            let text = message(slug, &format!("Merge {}", self.repo.base), &self.by(), Some(&ready.record));
             let merge = self.repo.commit_tree(&tree, &[&ready.tip, &commit], &text)?;
             self.forward_branch(slug, &ready.tip, &merge)?;
             return Ok(commit);
@@ -110,7 +110,7 @@ impl Work {
             let commit = self.repo.commit_tree(
                 &tree,
                 &[&base],
-                &message(slug, &what, &self.by(), Some(&ready.record.oid)),
+                &message(slug, &what, &self.by(), Some(&ready.record)),
             )?;
             let landed = Landed {
                 base,
@@ -124,7 +124,7 @@ impl Work {
                 let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
             }
-            let finish = |claim: &mut crate::Claim| {
+            let finish = |claim: &mut Claim| {
                 claim.phase = Phase::Completed;
                 claim.landed = Some(landed);
             };
@@ -143,7 +143,7 @@ impl Work {
         let record = self.own_record(slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", self.workspace_path(slug).display())));
+                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
         }
         let tip = self.tip(slug)?.ok_or_else(|| {
             Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
@@ -167,7 +167,7 @@ impl Work {
             .next(format!("sess work amend {slug} --reason …")));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
-        if self.is_rewritten(&record, &tip, &seen)? {
+        if let Some(before) = self.rewritten(&record, &tip, &seen)? {
             if self.repo.is_shallow {
                 return Err(Error::wrong_state(
                     "this clone is shallow: it does not know enough of the base to merge",
@@ -178,9 +178,9 @@ impl Work {
             return Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed"))
                 .next(format!(
                     "git -C {} rebase --onto {} {}",
-                    self.workspace_path(slug).display(),
+                    crate::quoted(self.workspace_path(slug).display()),
                     seen.view.base.short(),
-                    record.claim.base_commit.short()
+                    before.short()
                 )));
         }
         let tree = self.merged(slug, &seen, &tip)?;
@@ -188,18 +188,42 @@ impl Work {
         Ok(Ready { seen, record, tip, brief, tree, own })
     }
 
-    /// Whether the branch has something of the base that the base does not have any more.
-    fn is_rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<bool> {
-        let claimed_on = &record.claim.base_commit;
-        if self.repo.is_ancestor(claimed_on, &seen.view.base)? {
-            return Ok(false);
+    /// Returns the last commit of the base that the branch has, when the base does not have it any more: what comes
+    /// after it is the session's own.
+    fn rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<Option<Oid>> {
+        let last = match self.last_merged(record, tip)? {
+            Some(merged) => merged,
+            None => record.claim.base_commit.clone(),
+        };
+        if self.repo.is_ancestor(&last, &seen.view.base)? {
+            return Ok(None);
         }
         // A branch that was brought to the new base has only what both bases have.
-        let common = self.repo.git.run(["merge-base", claimed_on.as_str(), tip.as_str()])?;
+        let common = self.repo.git.run(["merge-base", last.as_str(), tip.as_str()])?;
         match common.text().trim().parse::<Oid>() {
-            Ok(common) => Ok(!self.repo.is_ancestor(&common, &seen.view.base)?),
-            Err(_) => Ok(false),
+            Ok(common) if !self.repo.is_ancestor(&common, &seen.view.base)? => Ok(Some(last)),
+            _ => Ok(None),
         }
+    }
+
+    /// Returns the base that was merged last into a session's branch by `sync` or `land`.
+    fn last_merged(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
+        let Claim { slug, base_commit, .. } = &record.claim;
+        // A clone that came later may not have what the base lost.
+        let since = self.repo.commit(base_commit.as_str())?.map(|base| format!("^{base}"));
+        let begins = format!("--grep=[{slug}] Merge {}", self.repo.base);
+        let asked = [
+            "log",
+            "--first-parent",
+            "--merges",
+            "--max-count=1",
+            "--format=%P",
+            "--fixed-strings",
+            &begins,
+            tip.as_str(),
+        ];
+        let told = self.repo.git.text(asked.into_iter().chain(since.as_deref()))?;
+        Ok(told.split_whitespace().nth(1).and_then(|oid| oid.parse().ok()))
     }
 
     /// Merges a branch with the base in memory. The directory of sessions is the base's.
@@ -229,7 +253,11 @@ impl Work {
                 let shown = paths.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
                 let (base, place) = (&self.repo.base, self.workspace_path(slug));
                 Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
-                    .next(format!("git -C {} merge {}", place.display(), seen.view.base.short())))
+                    .next(format!(
+                        "git -C {} merge {}",
+                        crate::quoted(place.display()),
+                        seen.view.base.short()
+                    )))
             }
             _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
                 .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
@@ -347,7 +375,7 @@ impl Work {
         ready: &Ready,
         commit: &Oid,
         begun: Instant,
-        change: impl FnOnce(&mut crate::Claim),
+        change: impl FnOnce(&mut Claim),
     ) -> Result<Option<Record>> {
         let Ready { seen, record, tip, .. } = ready;
         let mut claim = record.claim.clone();
@@ -436,14 +464,18 @@ impl Work {
             "the workspace of {slug} could not follow: {}",
             words_of(&merged.stderr)
         ))
-        .next(format!("git -C {} status", path.display())))
+        .next(format!("git -C {} status", crate::quoted(path.display()))))
     }
 
-    /// Runs the checks that the plan names, in the workspace.
+    /// Runs the checks that the plan names, in the workspace. They judge what lands: nothing else may lie there, but
+    /// for what git ignores and what `.worktreeinclude` brought.
     fn pass_gates(&self, slug: &Slug) -> Result<()> {
         let seen = self.see()?;
         let record = self.own_record(slug, &seen)?;
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
+        if !brief.gates.is_empty() {
+            self.check_committed(slug)?;
+        }
         for gate in &brief.gates {
             let Some(command) = self.settings.gates.get(gate) else {
                 return Err(Error::policy(format!("the plan of {slug} asks for the gate {gate:?}, and your configuration has none of that name"))
@@ -474,6 +506,24 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// Fails when a workspace has what does not land, by which gates would judge all the same.
+    fn check_committed(&self, slug: &Slug) -> Result<()> {
+        let Some(path) = self.workspace(slug) else { return Ok(()) };
+        let next = format!("git -C {} status", path.display());
+        if let Some(what) = self.unfinished(slug)? {
+            return Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next));
+        }
+        let untracked = self.untracked(&path)?;
+        if untracked.is_empty() {
+            return Ok(());
+        }
+        let shown = untracked.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        Err(Error::policy(format!(
+            "gates judge what lands, and git does not know {shown}: add them, ignore them or move them away"
+        ))
+        .next(next))
     }
 
     /// Does something that takes long, and keeps the session meanwhile.

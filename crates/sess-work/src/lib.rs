@@ -14,6 +14,7 @@ mod templates;
 mod error;
 mod git;
 mod guard;
+mod namespace;
 mod refs;
 mod repo;
 mod tree;

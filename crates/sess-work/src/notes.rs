@@ -1,7 +1,7 @@
 //! What is written down while the work goes on, on the session's branch.
 
 use crate::{
-    Draft, Error, Kind, Result, Seen, Slug, State, Work, projecting::one_line, state::learnings_dir,
+    Draft, Error, Kind, Record, Result, Seen, Slug, State, Work, projecting::message, state::learnings_dir,
 };
 
 /// Where a note goes.
@@ -60,21 +60,7 @@ impl Work {
         }
         let seen = self.see_or_recall()?;
         let record = self.own_record(slug, &seen)?;
-        let line = match note {
-            Note::Log => format!("- {} {}\n", self.now(), indented(text)),
-            // What is done already is said so by its box.
-            Note::Plan if is_box(text) => format!("- {}\n", indented(text)),
-            Note::Plan => format!("- [ ] {}\n", indented(text)),
-            Note::Sub | Note::Learning => format!("- {}\n", indented(text)),
-        };
-        let path = note.path(slug);
-        let message =
-            format!("[{slug}] docs: {}\n\nSession: {slug}\nAgent: {}\n", note.what(), one_line(&self.by()));
-        self.change_on_branch(slug, &message, |now| {
-            let before = now(&path)?.unwrap_or_else(|| note.heading(slug));
-            let lead = if before.ends_with('\n') { "" } else { "\n" };
-            Ok(vec![(path.clone(), format!("{before}{lead}{line}"))])
-        })?;
+        self.write_note(slug, &record, note, text)?;
         if seen.view.is_old {
             return Ok(vec!["the remote cannot be reached: this is shared with the next verb".to_owned()]);
         }
@@ -83,6 +69,25 @@ impl Work {
             Err(error) if error.kind == Kind::Unreachable => Ok(vec![error.to_string()]),
             Err(error) => Err(error),
         }
+    }
+
+    /// Appends to one of the session's files, and commits that on its branch.
+    pub(crate) fn write_note(&self, slug: &Slug, record: &Record, note: Note, text: &str) -> Result<()> {
+        let line = match note {
+            Note::Log => format!("- {} {}\n", self.now(), indented(text)),
+            // What is done already is said so by its box.
+            Note::Plan if is_box(text) => format!("- {}\n", indented(text)),
+            Note::Plan => format!("- [ ] {}\n", indented(text)),
+            Note::Sub | Note::Learning => format!("- {}\n", indented(text)),
+        };
+        let path = note.path(slug);
+        let message = message(slug, &format!("docs: {}", note.what()), &self.by(), Some(record));
+        self.change_on_branch(slug, &message, |now| {
+            let before = now(&path)?.unwrap_or_else(|| note.heading(slug));
+            let lead = if before.ends_with('\n') { "" } else { "\n" };
+            Ok(vec![(path.clone(), format!("{before}{lead}{line}"))])
+        })?;
+        Ok(())
     }
 
     /// Writes down a sub-session, and drafts it as a session of its own.

@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work,
+    Claim, Error, Kind, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
+    State, Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
@@ -28,8 +29,11 @@ pub(crate) struct Step {
 }
 
 /// Writes the message of a commit that the program makes.
-pub(crate) fn message(slug: &Slug, what: &str, by: &str, claim: Option<&Oid>) -> String {
-    let claim = claim.map(|oid| format!("Claim: {oid}\n")).unwrap_or_default();
+///
+/// The fence is in it so that it never falls, even if the claim is lost one day.
+pub(crate) fn message(slug: &Slug, what: &str, by: &str, record: Option<&Record>) -> String {
+    let claim = record.map(|record| format!("Claim: {}\nFence: {}\n", record.oid, record.claim.fence));
+    let claim = claim.unwrap_or_default();
     format!("[{slug}] {what}\n\nSession: {slug}\nAgent: {}\n{claim}", one_line(by))
 }
 
@@ -51,8 +55,17 @@ impl Work {
     ///
     /// `step` looks anew each time, and refuses when it is too late for what it wants.
     pub(crate) fn on_base(&self, mut step: impl FnMut(&Seen) -> Result<Option<Step>>) -> Result<Seen> {
+        self.on_base_from(self.see()?, |seen| Ok(step(seen)?.map(|step| (step, None))))
+    }
+
+    /// As [`Self::on_base`], from what was seen a moment ago, and with a ref that moves together with the base or not
+    /// at all.
+    pub(crate) fn on_base_from(
+        &self,
+        mut seen: Seen,
+        mut step: impl FnMut(&Seen) -> Result<Option<(Step, Option<Move>)>>,
+    ) -> Result<Seen> {
         let begun = Instant::now();
-        let mut seen = self.see()?;
         loop {
             // What others left half done is done on the way.
             self.end_merged(&mut seen)?;
@@ -61,16 +74,18 @@ impl Work {
             if own.is_none() && steps.is_empty() {
                 return Ok(seen);
             }
+            let (own, other) = own.map_or((None, None), |(step, other)| (Some(step), other));
             steps.extend(own);
             if let (Some(last), Some(edit)) = (steps.last_mut(), self.lock_edit(&seen, None)?) {
                 last.edits.push(edit);
             }
             let commit = self.chained(&seen.tree, steps)?;
-            let moves = [Move {
+            let base = Move {
                 name: self.repo.base_ref(),
                 from: Some(seen.view.base.clone()),
                 to: Some(commit.clone()),
-            }];
+            };
+            let moves: Vec<Move> = std::iter::once(base).chain(other).collect();
             match self.advance_base(&seen.view.base, &commit, &moves)? {
                 Moved::Done => {
                     seen.tree = self.repo.tree(&commit)?;
@@ -106,11 +121,15 @@ impl Work {
             return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
         }
         let base = &self.repo.base;
-        Error::new(
-            Kind::Rejected,
-            format!("{place} does not take a commit on {base} (if it is protected, set `land: pr`): {words}"),
-        )
-        .next("sess work doctor")
+        let (advice, next) = match self.settings.land {
+            Land::Push => (
+                "if it is protected, `land: pr` below `work:` in your configuration lands by pull requests",
+                "sess config show",
+            ),
+            Land::Pr | Land::None => ("somebody who may push to it has to run this", "sess work doctor"),
+        };
+        let message = format!("{place} does not take a commit on {base}: {words}; {advice}");
+        Error::new(Kind::Rejected, message).next(next)
     }
 
     /// Moves the base and what goes with it. Without a remote, a checkout of the base follows.
@@ -173,7 +192,7 @@ impl Work {
     }
 
     fn projection(&self, seen: &Seen, slug: &Slug, claim: &Claim, to: State) -> Result<Step> {
-        let record = seen.record(slug).map(|record| &record.oid);
+        let record = seen.record(slug);
         let mut edits = seen.tree.moved(slug, to);
         let dir = to.dir_of(slug);
         let what = match to {

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Claim, Error, Git, Kind, Oid, Repo, Result, Slug, git::words_of, projecting::pause, workspace::rescue_ref,
+    Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
+    git::{is_disk_full, words_of},
+    projecting::pause,
+    workspace::rescue_ref,
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
@@ -67,19 +70,17 @@ impl Repo {
     }
 
     pub(crate) fn claim_ref(&self, slug: &Slug) -> String {
-        format!("{}/{slug}", self.claims)
+        format!("{}/{slug}", self.claims())
     }
 
     pub(crate) fn log_ref(&self) -> String {
-        self.claims
-            .rsplit_once("claims")
-            .map_or_else(|| format!("{}-log", self.claims), |(lead, _)| format!("{lead}log"))
+        format!("{}log", self.claims().trim_end_matches("claims"))
     }
 
     /// Returns the ref that keeps commits where others see them, in a place that the remote takes.
     pub(crate) fn shared_rescue_ref(&self, slug: &Slug, tip: &Oid) -> String {
         let name = rescue_ref(slug, tip);
-        match self.claims.strip_suffix("claims").filter(|_| self.remote.is_some()) {
+        match self.claims().strip_suffix("claims").filter(|_| self.remote.is_some()) {
             Some(lead) => name.replacen("refs/intersession/", lead, 1),
             None => name,
         }
@@ -88,10 +89,22 @@ impl Repo {
     /// Looks at what is there now.
     pub fn look(&self) -> Result<View> {
         let Some(remote) = &self.remote else {
-            return self.view(&self.base_ref(), &self.claims, BRANCHES, false);
+            return self.view(&self.base_ref(), self.claims(), BRANCHES, false);
         };
+        for _ in 0..TRIES_MAX {
+            self.fetch(remote)?;
+            let view = self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, false)?;
+            if self.is_settled(remote, &view)? {
+                return Ok(view);
+            }
+        }
+        Err(Error::new(Kind::Unreachable, format!("claims are on the move at {remote} all the time"))
+            .next("sess work doctor"))
+    }
+
+    fn fetch(&self, remote: &str) -> Result<()> {
         let base = format!("+{}:{SEEN_BASE}", self.base_ref());
-        let claims = format!("+{}/*:{SEEN_CLAIMS}/*", self.claims);
+        let claims = format!("+{}/*:{SEEN_CLAIMS}/*", self.claims());
         let fetch = [
             "fetch",
             "--quiet",
@@ -104,7 +117,9 @@ impl Repo {
         let branches = format!("+{BRANCHES}/*:{SEEN_BRANCHES}/*");
         // With a star, because it need not be there.
         let log = format!("+{}*:{SEEN_LOG}*", self.log_ref());
-        let asked = fetch.into_iter().chain([remote.as_str(), &base, &claims, &branches, &log]);
+        let places = self.namespace_refspecs();
+        let asked = fetch.into_iter().chain([remote, &base, &claims, &branches, &log]);
+        let asked = asked.chain(places.iter().map(String::as_str));
         let fetched = {
             // Of two that write the same refs at once, one would fail.
             let _turn = self.lock("look")?;
@@ -113,7 +128,7 @@ impl Repo {
         if !fetched.is_ok() {
             return Err(self.unreachable(&fetched.stderr));
         }
-        self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, false)
+        Ok(())
     }
 
     /// Looks, and when the remote cannot be reached, at what was seen last.
@@ -132,14 +147,20 @@ impl Repo {
         if words.contains("couldn't find remote ref") {
             let heads = self.git.talk(["ls-remote", "--heads", "--quiet", "--end-of-options", remote]);
             if heads.is_ok_and(|heads| heads.is_ok() && heads.stdout.is_empty()) {
+                let is_empty = matches!(self.commit("HEAD"), Ok(None));
+                let first = if is_empty { "git commit --allow-empty -m \"first commit\" && " } else { "" };
                 return Error::wrong_state(format!("{remote} has no commit yet"))
-                    .next(format!("git push {remote} HEAD:refs/heads/{base}"));
+                    .next(format!("{first}git push {remote} HEAD:refs/heads/{base}"));
             }
             return Error::new(
                 Kind::Conflict,
                 format!("{remote} has no branch {base}: it was renamed or deleted"),
             )
             .next("git config intersession.base <branch>");
+        }
+        if is_disk_full(&words) || words.contains("couldn't write") {
+            return Error::failed(format!("the disk is full, or nothing can be written to it: {words}"))
+                .next("sess work doctor");
         }
         let is_refused = ["Permission denied", "Authentication failed", "403", "could not read Username"];
         if is_refused.iter().any(|sign| words.contains(sign)) {
@@ -196,7 +217,7 @@ impl Repo {
 
     /// Returns where a claim is kept as it was seen last.
     pub(crate) fn seen_claim_ref(&self, name: &str) -> String {
-        let dir = if self.remote.is_some() { SEEN_CLAIMS } else { &self.claims };
+        let dir = if self.remote.is_some() { SEEN_CLAIMS } else { self.claims() };
         format!("{dir}/{name}")
     }
 
@@ -255,7 +276,7 @@ impl Repo {
             .map_or(40, |oid| oid.as_str().len())
     }
 
-    fn push(&self, remote: &str, moves: &[Move]) -> Result<Moved> {
+    pub(crate) fn push(&self, remote: &str, moves: &[Move]) -> Result<Moved> {
         let mut args: Vec<String> =
             ["push", "--quiet", "--no-verify", "--porcelain", "--no-follow-tags"].map(str::to_owned).to_vec();
         if moves.len() > 1 {
@@ -270,8 +291,14 @@ impl Repo {
             args.push(format!("{}:{}", step.to.as_ref().map_or("", Oid::as_str), step.name));
         }
         let pushed = self.git.talk(&args)?;
-        let names: Vec<&str> = moves.iter().map(|step| step.name.as_str()).collect();
+        let places = self.namespace_pattern(moves);
+        let names: Vec<&str> = moves.iter().map(|step| step.name.as_str()).chain(places.as_deref()).collect();
         let now = self.remote_refs(remote, &names)?;
+        if places.is_some()
+            && let Some((name, at)) = self.misplaced(now.iter())
+        {
+            return Ok(Moved::Overtaken { name, at: Some(at) });
+        }
         let moved = judge(moves, |name| Ok(now.get(name).cloned()), &pushed.stderr)?;
         if moved == Moved::Done {
             self.remember(moves)?;
@@ -281,12 +308,16 @@ impl Repo {
 
     /// Keeps what was just done as what was seen last: hooks go by it, and they ask nobody.
     fn remember(&self, moves: &[Move]) -> Result<()> {
-        let claims = format!("{}/", self.claims);
+        let base = self.base_ref();
+        let places = [(self.claims(), SEEN_CLAIMS), (BRANCHES, SEEN_BRANCHES), (base.as_str(), SEEN_BASE)];
         let lines = moves.iter().filter_map(|step| {
-            let name = step.name.strip_prefix(&claims)?;
+            let seen = places.iter().find_map(|(place, seen)| {
+                let rest = step.name.strip_prefix(place)?;
+                (rest.is_empty() || rest.starts_with('/')).then(|| format!("{seen}{rest}"))
+            })?;
             Some(match &step.to {
-                Some(oid) => format!("update {SEEN_CLAIMS}/{name} {oid}\n"),
-                None => format!("delete {SEEN_CLAIMS}/{name}\n"),
+                Some(oid) => format!("update {seen} {oid}\n"),
+                None => format!("delete {seen}\n"),
             })
         });
         let input: String = lines.collect();
@@ -339,7 +370,11 @@ pub(crate) const CLAIM_FILE: &str = "claim.json";
 /// How often refs that are where they were are tried to be moved.
 const TRIES_MAX: u32 = 4;
 
-fn record(name: &str, oid: Oid, file: Option<Vec<u8>>) -> std::result::Result<(Slug, Record), String> {
+pub(crate) fn record(
+    name: &str,
+    oid: Oid,
+    file: Option<Vec<u8>>,
+) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
     let file = file.ok_or("it leads to no claim")?;
     let claim: Claim =

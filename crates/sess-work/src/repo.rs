@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::{
@@ -39,7 +40,8 @@ pub struct Repo {
     pub(crate) base: String,
     /// Where everybody meets; without one, here.
     pub(crate) remote: Option<String>,
-    pub(crate) claims: String,
+    /// Claims are branches: the remote takes no other refs, from everybody at least.
+    pub(crate) as_branches: Arc<AtomicBool>,
     pub(crate) is_shallow: bool,
 }
 
@@ -67,7 +69,7 @@ impl Repo {
         let common = PathBuf::from(lines.next().unwrap_or_default());
         if is_bare {
             return Err(Error::wrong_state("this repository is bare: nobody can work in it")
-                .next(format!("git clone {}", common.display())));
+                .next(format!("git clone {}", crate::quoted(common.display()))));
         }
         let top = here.run(["rev-parse", "--path-format=absolute", "--show-toplevel"])?;
         if !top.is_ok() {
@@ -103,11 +105,17 @@ impl Repo {
             ))
             .next(format!("git config --unset-all {CLAIMS_SETTING}")));
         }
-        Ok(Self { here, git, top, common, base, remote, claims, is_shallow })
+        let as_branches = Arc::new(AtomicBool::new(claims == CLAIMS_AS_BRANCHES && remote.is_some()));
+        Ok(Self { here, git, top, common, base, remote, as_branches, is_shallow })
     }
 
     pub fn top(&self) -> &Path {
         &self.top
+    }
+
+    /// Returns the checkout of the clone itself, which stays when workspaces go.
+    pub fn main(&self) -> &Path {
+        self.git.dir()
     }
 
     pub fn base(&self) -> &str {

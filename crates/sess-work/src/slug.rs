@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use icu_normalizer::DecomposingNormalizerBorrowed;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ const SLUG_BYTES_MAX: usize = 80;
 const DATE_BYTES: usize = "YYYY-MM-DD".len();
 const KB_PREFIX: &str = "kb-";
 const KB_TOPIC_PREFIX: &str = "merge-";
+/// The marks that letters of any language are written with.
+const MARKS: std::ops::RangeInclusive<char> = '\u{300}'..='\u{36f}';
 /// What a title without a letter or a digit is called.
 const UNTITLED: &str = "work";
 
@@ -76,9 +79,24 @@ impl Slug {
     }
 }
 
-/// Letters and digits of any text, joined by single dashes.
+/// Letters and digits of any text, joined by single dashes; letters with marks are written without them.
 fn words(text: &str) -> String {
-    let lower = text.to_lowercase();
+    let decomposed = DecomposingNormalizerBorrowed::new_nfkd().normalize(text);
+    let mut lower = String::new();
+    for c in decomposed.chars().flat_map(char::to_lowercase).filter(|c| !MARKS.contains(c)) {
+        // Those that are not made of a letter and a mark.
+        match c {
+            'ß' => lower.push_str("ss"),
+            'æ' => lower.push_str("ae"),
+            'œ' => lower.push_str("oe"),
+            'ø' => lower.push('o'),
+            'ł' => lower.push('l'),
+            'đ' | 'ð' => lower.push('d'),
+            'þ' => lower.push_str("th"),
+            'ı' => lower.push('i'),
+            c => lower.push(c),
+        }
+    }
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     if words.is_empty() { UNTITLED.to_owned() } else { words.join("-") }
@@ -149,7 +167,10 @@ mod tests {
         let check = |title: &str, slug: &str| assert_eq!(Slug::from_title(title, DAY).as_str(), slug);
         check("Add user login", "2025-10-14-add-user-login");
         check("  Fix: the `API`… now!  ", "2025-10-14-fix-the-api-now");
-        check("Übersicht über ÄÖÜ", "2025-10-14-bersicht-ber");
+        check("Übersicht über ÄÖÜ", "2025-10-14-ubersicht-uber-aou");
+        check("Ünïcode", "2025-10-14-unicode");
+        check("Straße nach Łódź: ﬁn", "2025-10-14-strasse-nach-lodz-fin");
+        check("e\u{301}te\u{301}", "2025-10-14-ete");
         check("日本語", "2025-10-14-work");
         check("../../etc/passwd", "2025-10-14-etc-passwd");
     }

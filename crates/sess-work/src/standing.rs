@@ -48,7 +48,10 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
             pending(State::Active)
         }
         (Phase::Released, Some(State::Active)) => pending(State::Planned),
-        (Phase::Abandoned, Some(State::Active)) => pending(State::Abandoned),
+        // Planning it anew ends the abandoned attempt's claim, too: until then the directory has to follow.
+        (Phase::Abandoned, Some(State::Drafting | State::Planned | State::Active)) => {
+            pending(State::Abandoned)
+        }
         // The two move together, so that somebody moved the directory back by hand.
         (Phase::Completed, Some(State::Active)) => pending(State::Completed),
         // An ended claim is history: what came after it, the directory says.
@@ -102,6 +105,7 @@ pub enum Refusal {
     WrongState { slug: Slug, state: State, expected: &'static str },
     #[error("{told}")]
     Claimed { claim: Box<Claim>, told: String, is_stale: bool },
+    /// Only the chain of claims tells it from [`Self::Claimed`].
     #[error("{0} is not yours any more: {1}")]
     Dispossessed(Slug, String),
     #[error("the lease of {0} lasts until {1}: it is not stale")]
@@ -150,8 +154,7 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
         },
         Verb::Own => match holder {
             Some(claim) if claim.owner.includes(who) => Ok(()),
-            Some(claim) if claim.owner.clone == who.clone => claimed(claim),
-            Some(claim) => Err(Refusal::Dispossessed(slug.clone(), claim.told(now))),
+            Some(claim) => claimed(claim),
             None => wrong(state, "active, and claimed by you"),
         },
         Verb::Takeover { force } => match holder {
@@ -248,7 +251,7 @@ mod tests {
                 "pending active",
                 "rests drafting",
                 "rests drafting",
-                "rests drafting",
+                "pending abandoned",
             ],
             [
                 "rests planned",
@@ -256,7 +259,7 @@ mod tests {
                 "pending active",
                 "rests planned",
                 "rests planned",
-                "rests planned",
+                "pending abandoned",
             ],
             ["orphaned", "held", "held", "pending planned", "pending completed", "pending abandoned"],
             [
@@ -317,7 +320,7 @@ mod tests {
         let held = [
             ["claimed", "claimed", "claimed", "yes", "yes", "not stale", "yes", "claimed"],
             ["claimed", "claimed", "claimed", "claimed", "claimed", "not stale", "yes", "claimed"],
-            ["claimed", "claimed", "claimed", "claimed", "lost it", "not stale", "yes", "claimed"],
+            ["claimed", "claimed", "claimed", "claimed", "claimed", "not stale", "yes", "claimed"],
         ];
         let (no, yes) = ("state", "yes");
         let drafting = free([yes, yes, no, no, no, no, no, no]);

@@ -61,7 +61,7 @@ impl Work {
     pub fn status(&self, slug: &Slug) -> Result<Status> {
         let seen = self.see_or_recall()?;
         let drift = self.drift_in(slug, &seen)?;
-        let brief = Brief::parse(&self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?)?;
+        let brief = Brief::of(slug, &self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?)?;
         let tip = self.last_commit(slug, &seen)?;
         let branch = match &tip {
             None => None,

@@ -1,8 +1,10 @@
 //! The files that a session begins with: the repository's own templates, else the built-in ones.
 
+use std::fmt;
+
 use minijinja::{Environment, Value, context};
 
-use crate::{Error, Result, Slug, brief::TO_BE_WRITTEN, claim::User};
+use crate::{Brief, Criterion, Error, Result, Slug, WorkKind, brief::TO_BE_WRITTEN, claim::User};
 
 pub(crate) const SESSION: &str = "SESSION.md.j2";
 pub(crate) const KB_MERGE: &str = "kb-merge-SESSION.md.j2";
@@ -31,24 +33,55 @@ fn built_in(name: &str) -> &'static str {
 fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_keep_trailing_newline(true);
+    // The usual one writes `&` and others as a page of the web needs them.
+    environment.add_filter("tojson", |value: Value| {
+        serde_json::to_string(&value)
+            .map_err(|error| minijinja::Error::new(minijinja::ErrorKind::BadSerialization, error.to_string()))
+    });
     let wrong = |error: minijinja::Error| {
         let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
-        Error::failed(format!("the template _templates/{name} cannot be used{line}: {error}"))
-            .next(format!("git log -1 -- _AGENTS/sessions/_templates/{name}"))
+        unusable(name, &format!("{line}: {error}"))
     };
     let source = own.unwrap_or_else(|| built_in(name));
     environment.add_template(name, source).map_err(wrong)?;
     environment.get_template(name).and_then(|template| template.render(values)).map_err(wrong)
 }
 
+fn unusable(name: &str, why: &str) -> Error {
+    Error::failed(format!("the template _templates/{name} cannot be used{why}"))
+        .next(format!("git log -1 -- _AGENTS/sessions/_templates/{name}"))
+}
+
+/// Renders a plan that says what it was asked for, whatever the template has a place for.
+fn plan(name: &str, own: Option<&str>, values: Value, asked_for: &Brief) -> Result<String> {
+    let text = render(name, own, values)?;
+    asked_for
+        .filled_in(&text)
+        .map_err(|error| unusable(name, &format!(": it makes a plan in which {}", error.message())))
+}
+
 pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<String> {
+    let criterion = |text: &String| Criterion { text: one_line(text), done: false };
+    let asked_for = Brief {
+        title: one_line(&draft.title),
+        parent: draft.parent.clone(),
+        depends: draft.depends.clone(),
+        labels: draft.labels.iter().map(|word| one_line(word)).collect(),
+        context: draft.context.as_deref().unwrap_or_default().trim().to_owned(),
+        criteria: draft
+            .criteria
+            .iter()
+            .map(criterion)
+            .filter(|criterion| !criterion.text.is_empty())
+            .collect(),
+        ..Brief::default()
+    };
     let criteria: Vec<String> =
-        draft.criteria.iter().map(|text| format!("- [ ] {}", one_line(text))).collect();
-    let list = |words: &[String]| words.iter().map(|word| one_line(word)).collect::<Vec<_>>();
+        asked_for.criteria.iter().map(|criterion| format!("- [ ] {}", criterion.text)).collect();
     let depends: Vec<String> = draft.depends.iter().map(Slug::to_string).collect();
     let values = context! {
         SESSION_SLUG => slug.as_str(),
-        TITLE => one_line(&draft.title),
+        TITLE => asked_for.title,
         CONTEXT => draft.context.as_deref().map_or(TO_BE_WRITTEN, str::trim),
         PROBLEM_STATEMENT => TO_BE_WRITTEN,
         ACCEPTANCE_CRITERIA => if criteria.is_empty() { TO_BE_WRITTEN.to_owned() } else { criteria.join("\n") },
@@ -57,11 +90,11 @@ pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<S
         DEPENDENCIES => if depends.is_empty() { "None.".to_owned() } else { bullets(&depends) },
         EDGE_CASES => TO_BE_WRITTEN,
         NOTES => "",
-        LABELS => list(&draft.labels),
+        LABELS => asked_for.labels,
         DEPENDS => depends,
         PARENT => draft.parent.as_ref().map(Slug::as_str),
     };
-    render(SESSION, own, values)
+    plan(SESSION, own, values, &asked_for)
 }
 
 pub(crate) fn kb_merge(
@@ -76,14 +109,15 @@ pub(crate) fn kb_merge(
         SOURCE_SESSION => source.as_str(),
         TIMESTAMP => at.to_string(),
     };
-    render(KB_MERGE, own, values)
+    let asked_for = Brief { kind: WorkKind::KbMerge, parent: Some(source.clone()), ..Brief::default() };
+    plan(KB_MERGE, own, values, &asked_for)
 }
 
 /// Renders `.session-env`: whatever is in a name, sourcing the file runs nothing of it.
 pub(crate) fn session_env(slug: &Slug, user: &User, own: Option<&str>) -> Result<String> {
     let values = context! {
         SESSION_SLUG => quoted(slug.as_str()),
-        USER_NAME => quoted(&identity_name(user, slug)),
+        USER_NAME => quoted(identity_name(user, slug)),
         USER_EMAIL => quoted(&user.email),
     };
     render(SESSION_ENV, own, values)
@@ -94,9 +128,13 @@ pub fn identity_name(user: &User, slug: &Slug) -> String {
     format!("{} ({slug})", user.name)
 }
 
-/// Quotes a word for a shell.
-pub fn quoted(text: &str) -> String {
-    let printable: String = text.chars().filter(|c| !c.is_control()).collect();
+/// Writes a word so that a shell takes it for one, whatever is in it; one that needs no quotes gets none.
+pub fn quoted(word: impl fmt::Display) -> String {
+    let printable: String = word.to_string().chars().filter(|c| !c.is_control()).collect();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
+    if !printable.is_empty() && printable.chars().all(is_plain) {
+        return printable;
+    }
     format!("'{}'", printable.replace('\'', r"'\''"))
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Error, Owner, Record, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
+    Error, Owner, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
     state::SESSIONS_DIR,
 };
 
@@ -135,7 +135,27 @@ impl Work {
             return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
                 .next("sess work doctor --repair"));
         }
-        Ok(may(verb, slug, &seen.standing(slug), &self.owner, self.now())?)
+        let refusal = match may(verb, slug, &seen.standing(slug), &self.owner, self.now()) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        Err(match refusal {
+            Refusal::Claimed { told, .. } if verb == Verb::Own && self.had(slug, seen)? => {
+                Refusal::Dispossessed(slug.clone(), told)
+            }
+            refusal => refusal,
+        }
+        .into())
+    }
+
+    /// Whether the caller had a session before somebody else took it.
+    fn had(&self, slug: &Slug, seen: &Seen) -> Result<bool> {
+        Ok(self.chain(slug, seen)?.iter().any(|claim| claim.owner.includes(&self.owner)))
+    }
+
+    /// Fails unless a session is the caller's.
+    pub fn check_own(&self, slug: &Slug) -> Result<()> {
+        self.own_record(slug, &self.see_or_recall()?).map(drop)
     }
 
     /// Returns the record of a session that the caller has.

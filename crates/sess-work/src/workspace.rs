@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Claim, Error, Move, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
+    state::SESSIONS_DIR,
     tree::{Edit, File, PLAIN},
 };
 
@@ -19,6 +20,7 @@ const DIR: &str = ".sessions";
 const INCLUDE_FILE: &str = ".worktreeinclude";
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
+const OPEN_MODE: u32 = 0o644;
 
 /// What kind of checkout somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,8 +43,36 @@ impl Work {
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 
+    /// Returns where a session's workspace is made. Repositories that share a place for them do not get into each
+    /// other's.
     fn usual_path(&self, slug: &Slug) -> PathBuf {
-        self.workspace_root().join(slug.as_str())
+        let path = self.workspace_root().join(slug.as_str());
+        if self.settings.workspaces.is_none() {
+            return path;
+        }
+        let apart = path.with_file_name(format!("{slug}{}", self.workspace_suffix()));
+        let is_foreign = path.join(".git").exists() && !self.is_ours(&path);
+        if is_foreign || apart.join(".git").exists() { apart } else { path }
+    }
+
+    /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
+    pub(crate) fn workspace_suffix(&self) -> String {
+        format!(".{}", self.owner.clone.get(..8).unwrap_or_default())
+    }
+
+    /// Whether a checkout is a worktree of this clone, or a clone of the same owner.
+    fn is_ours(&self, checkout: &Path) -> bool {
+        let dir = checkout.join(".git");
+        if dir.is_dir() {
+            let id = fs::read_to_string(dir.join("intersession/clone-id"));
+            return id.is_ok_and(|id| id.trim() == self.owner.clone);
+        }
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let text = fs::read_to_string(&dir).unwrap_or_default();
+        let place = text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place));
+        // A worktree's own directory is two levels below what all share.
+        let common = place.as_ref().and_then(|place| place.parent()?.parent()).and_then(real);
+        common.is_some() && common == real(&self.repo.common)
     }
 
     pub(crate) fn workspace_root(&self) -> PathBuf {
@@ -89,11 +119,16 @@ impl Work {
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
     /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
-    pub(crate) fn ensure_branch(&self, slug: &Slug, start: &Oid, claim: &Claim) -> Result<()> {
+    pub(crate) fn ensure_branch(
+        &self,
+        slug: &Slug,
+        start: &Oid,
+        shared: Option<&Oid>,
+        claim: &Claim,
+    ) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
-        let shared = self.repo.look_or_recall()?.branches.get(slug).cloned();
         let own = self.repo.commit(&name)?;
-        let target = match (&own, &shared) {
+        let target = match (&own, shared) {
             (None, None) => start,
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
@@ -125,7 +160,11 @@ impl Work {
                 "the workspace {} has what others do not have: {words}",
                 path.display()
             ))
-            .next(format!("git -C {} log --oneline {}..", path.display(), target.short())));
+            .next(format!(
+                "git -C {} log --oneline {}..",
+                crate::quoted(path.display()),
+                target.short()
+            )));
         }
         let mut args = vec!["update-ref", &name, target.as_str()];
         args.extend(own.as_ref().map(Oid::as_str));
@@ -142,7 +181,7 @@ impl Work {
     ) -> Result<Option<PathBuf>> {
         let path = self.workspace_path(slug);
         if self.workspace(slug).is_some() {
-            self.freeze(slug, &path);
+            mark_plans(&path);
             return Ok(Some(path));
         }
         if *kind == Workspace::None {
@@ -154,7 +193,7 @@ impl Work {
                 "{} is in the way: it is no workspace of a session",
                 path.display()
             ))
-            .next(format!("ls {}", path.display())));
+            .next(format!("ls {}", crate::quoted(path.display()))));
         }
         let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
@@ -162,7 +201,7 @@ impl Work {
                 "{} is a link: workspaces would be made wherever it leads",
                 self.workspace_root().display()
             ))
-            .next(format!("ls -l {}", self.workspace_root().display())));
+            .next(format!("ls -l {}", crate::quoted(self.workspace_root().display()))));
         }
         self.exclude()?;
         if let Some(parent) = path.parent() {
@@ -177,7 +216,7 @@ impl Work {
         if let Err(error) = self.include(&path) {
             notices.push(format!("not everything that {INCLUDE_FILE} names was copied: {error}"));
         }
-        self.freeze(slug, &path);
+        mark_plans(&path);
         Ok(Some(path))
     }
 
@@ -309,17 +348,6 @@ impl Work {
         Ok(())
     }
 
-    /// Marks the plan as one that nobody changes. The claim keeps its hash; this is a hint.
-    fn freeze(&self, slug: &Slug, workspace: &Path) {
-        let name = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
-        let plan = workspace.join(&name);
-        let is_plain =
-            is_inside(workspace, &name) && fs::symlink_metadata(&plan).is_ok_and(|found| found.is_file());
-        if is_plain && let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(FROZEN_MODE)) {
-            tracing::debug!(%error, "the plan stays writable");
-        }
-    }
-
     /// Says what is not committed in a session's workspace, if there is something.
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
@@ -395,7 +423,7 @@ impl Work {
             is_any = true;
         }
         if is_any {
-            self.freeze(slug, workspace);
+            mark_plans(workspace);
         }
         Ok(is_any)
     }
@@ -480,11 +508,11 @@ impl Work {
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
                 if !is_inside(path, name) {
                     return Err(Error::policy(format!("{name} would be written through a link"))
-                        .next(format!("ls -l {}", path.display())));
+                        .next(format!("ls -l {}", crate::quoted(path.display()))));
                 }
                 put(&path.join(name), text)?;
             }
-            self.freeze(slug, path);
+            mark_plans(path);
         }
         Ok(commit)
     }
@@ -564,6 +592,13 @@ impl Work {
         Ok(())
     }
 
+    /// Returns the files of a workspace that git neither tracks nor ignores, and that were not copied into it.
+    pub(crate) fn untracked(&self, workspace: &Path) -> Result<Vec<String>> {
+        let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
+        let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// Says what a workspace has that is nowhere else, if there is something.
     pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
         let git = self.repo.git.at(path);
@@ -631,6 +666,9 @@ impl Work {
 
     /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
     pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
+        if workspace == self.repo.git.dir() {
+            return false;
+        }
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
@@ -639,6 +677,34 @@ impl Work {
 /// Where the commits of a branch that goes away can be found again.
 pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
     format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
+
+/// Marks the plans of a checkout as what nobody changes, or as what can be changed. A claim keeps its plan's hash; this
+/// is a hint.
+pub(crate) fn mark_plans(checkout: &Path) {
+    for state in State::ALL {
+        let dir = format!("{SESSIONS_DIR}/{state}");
+        let Ok(entries) = fs::read_dir(checkout.join(&dir)) else { continue };
+        let mode = match state {
+            State::Active | State::Completed => FROZEN_MODE,
+            State::Drafting | State::Planned => OPEN_MODE,
+            State::Abandoned => continue,
+        };
+        for entry in entries.flatten() {
+            let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{PLAN_FILE}"))
+            else {
+                continue;
+            };
+            let plan = checkout.join(&name);
+            let Ok(found) = fs::symlink_metadata(&plan) else { continue };
+            if !found.is_file() || found.permissions().mode() & 0o777 == mode || !is_inside(checkout, &name) {
+                continue;
+            }
+            if let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(mode)) {
+                tracing::debug!(%error, "the plan stays as it is");
+            }
+        }
+    }
 }
 
 /// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.

@@ -67,7 +67,7 @@ enum Form {
 }
 
 /// The variables that win over files: the group of settings and the key that each sets.
-const VARIABLES: [(&str, &str, &str, Form); 44] = [
+const VARIABLES: [(&str, &str, &str, Form); 45] = [
     ("SESS_PLANS_DIR", "plans", "dir", Form::Text),
     ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days", Form::Number(" of days")),
     ("SESS_PLANS_ON_APPROVE", "plans", "on_approve", Form::Text),
@@ -134,6 +134,7 @@ const VARIABLES: [(&str, &str, &str, Form); 44] = [
     ("SESS_GATEWAY_LIMITS_FAILED_LOGINS", "gateway.limits", "failedLogins", Form::Number("")),
     ("SESS_GATEWAY_LIMITS_HEADER_SECONDS", "gateway.limits", "headerSeconds", Form::Number(" of seconds")),
     ("SESS_GATEWAY_LIMITS_BODY_SECONDS", "gateway.limits", "bodySeconds", Form::Number(" of seconds")),
+    ("SESS_GATEWAY_LIMITS_TAKE_SECONDS", "gateway.limits", "takeSeconds", Form::Number(" of seconds")),
     ("SESS_GATEWAY_LIMITS_DRAIN_SECONDS", "gateway.limits", "drainSeconds", Form::Number(" of seconds")),
     (
         "SESS_GATEWAY_LIMITS_ATTACHMENTS_BYTES",
@@ -270,6 +271,18 @@ struct Places {
 }
 
 impl Places {
+    /// Returns where the repository's own file would be.
+    fn repository_file(&self) -> Option<PathBuf> {
+        Some(self.cwd.as_ref()?.join(REPOSITORY_FILE))
+    }
+
+    /// Returns the file of the main checkout, with what it holds, when this is a worktree of it.
+    fn main_file(&self) -> Option<(PathBuf, Vec<u8>)> {
+        let path = trust::main_checkout(self.cwd.as_ref()?)?.join(REPOSITORY_FILE);
+        let bytes = read_file(&path).ok()?;
+        Some((path, bytes))
+    }
+
     fn new(env: &[(String, String)], cwd: Option<PathBuf>) -> anyhow::Result<Self> {
         let user_home = get(env, "HOME").map(PathBuf::from);
         let below_home = |rest: &str| user_home.as_ref().map(|home| home.join(rest));
@@ -346,11 +359,18 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads `./sess.yaml`, if the person trusts it. Whatever is odd about one that is not trusted is only
-    /// worth a notice: it came with a repository.
+    /// Reads `./sess.yaml`, if the person trusts it; in a worktree, else the one of the main checkout. Whatever is odd
+    /// about one that is not trusted is only worth a notice: it came with a repository.
     fn repository_file(&mut self) {
-        let Some(cwd) = &self.places.cwd else { return };
-        let path = cwd.join(REPOSITORY_FILE);
+        let Some(path) = self.places.repository_file() else { return };
+        if let Some((main, bytes)) = self.places.main_file()
+            && let Some(home) = &self.places.home
+            && !is_trusted(home, &path, None)
+            && is_trusted(home, &main, Some(&bytes))
+        {
+            self.lay(&main, &main, &bytes, Owner::Repository);
+            return;
+        }
         if path.symlink_metadata().is_err() {
             self.files.push(ConfigFile { path, state: "absent" });
             return;
@@ -571,6 +591,12 @@ enum Owner {
     /// The person wrote it, or named it.
     Person,
     Repository,
+}
+
+/// Whether the person trusts a file; without `bytes`, as it is now.
+fn is_trusted(home: &Path, path: &Path, bytes: Option<&[u8]>) -> bool {
+    let read = bytes.map_or_else(|| read_file(path), |bytes| Ok(bytes.to_vec()));
+    read.and_then(|bytes| trust::seen(home, path, &bytes)).is_ok_and(|seen| seen == Seen::Trusted)
 }
 
 /// Reads a configuration file; `path` stands in what is said about it.

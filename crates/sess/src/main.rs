@@ -6,8 +6,9 @@ mod cli;
 mod commands;
 mod config;
 mod output;
+mod panics;
 
-use std::process::ExitCode;
+use std::{error::Error as _, ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
 
@@ -17,19 +18,16 @@ use crate::{
     output::{Output, Usage},
 };
 
+/// The exit code for a call that is wrong.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers; they go to stdout with success.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            return match error.print() {
-                Ok(()) => ExitCode::from(code),
-                Err(_) => ExitCode::FAILURE,
-            };
-        }
+        Err(error) => return refuse(&error),
     };
     start_log(cli.verbose);
+    panics::mask();
     let output = Output::new(cli.json);
     if let Some(Command::Confined(args)) = &cli.command {
         return commands::confined::run(&output, args).unwrap_or_else(|error| output.fail(&error));
@@ -47,6 +45,46 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => output.fail(&error),
     }
+}
+
+/// Says what is wrong with how the command was called; help and version are answers, not mistakes.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let args: Vec<OsString> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
+    // It could not be parsed, and still says how it wants its answers.
+    let output = Output::new(args.iter().any(|arg| arg == "--json"));
+    if let Some(slug) = error.source().and_then(|source| source.downcast_ref::<sess_work::InvalidSlug>()) {
+        return output.fail(&sess_work::Error::from(slug.clone()).into());
+    }
+    let command = command_of(&args);
+    let next = format!("{command} --help");
+    let text = error.render().to_string();
+    let told = text.lines().take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more "));
+    let message = told.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    let message = message.trim_start_matches("error: ");
+    // What is said about work sessions is one sentence, which ends with the command to run next.
+    if command.starts_with("sess work") {
+        return output.fail(&sess_work::Error::usage(message).next(next).into());
+    }
+    if error.print().is_err() {
+        return ExitCode::FAILURE;
+    }
+    output.fail_data(USAGE, message, Some(&next), None);
+    ExitCode::from(USAGE)
+}
+
+/// Returns the command that was meant, as far as it can be told from its words.
+fn command_of(args: &[OsString]) -> String {
+    let (mut command, mut names) = (Cli::command(), vec!["sess".to_owned()]);
+    for arg in args {
+        if let Some(inner) = command.find_subcommand(arg).cloned() {
+            names.push(inner.get_name().to_owned());
+            command = inner;
+        }
+    }
+    names.join(" ")
 }
 
 async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {

@@ -8,15 +8,20 @@ use std::{
 
 use console::{Style, Term, measure_text_width, truncate_str};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sess_app::Kind;
 use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
 
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The fewest columns that are left of the one that gives way.
+/// The fewest columns that are left of the one that gives way, and of any other.
 const YIELDING_MIN: usize = 8;
+/// In a wide terminal more is left of it: this part of all.
+const YIELDING_SHARE: usize = 6;
+
+/// Where the values of fields begin.
+const FIELD_COLUMNS: usize = 14;
 
 pub struct Output {
     pub json: bool,
@@ -138,9 +143,17 @@ impl Output {
             }
         }
         if let Some(room) = self.width() {
-            let used = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-            if used > room {
-                widths[yielding] = widths[yielding].saturating_sub(used - room).max(YIELDING_MIN);
+            let least = (room / YIELDING_SHARE).max(YIELDING_MIN);
+            let gaps = 2 * (widths.len() - 1);
+            let too_wide = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(room);
+            widths[yielding] =
+                widths[yielding].saturating_sub(too_wide(&widths)).max(widths[yielding].min(least));
+            // What is still too wide is cut where most is left.
+            while too_wide(&widths) > 0 {
+                let Some(widest) = widths.iter_mut().max().filter(|width| **width > YIELDING_MIN) else {
+                    break;
+                };
+                *widest -= 1;
             }
         }
         let mut lines = Vec::new();
@@ -160,6 +173,20 @@ impl Output {
         lines
     }
 
+    /// Prints what something is called, and what it is; nothing when it is nothing.
+    pub fn field(&self, name: &str, value: &str) -> anyhow::Result<()> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        let space = " ".repeat(FIELD_COLUMNS.saturating_sub(measure_text_width(name)).max(1));
+        self.hanging(&format!("{}{space}", Style::new().dim().apply_to(name)), value)
+    }
+
+    /// Prints a text after `lead`; in a terminal what does not fit goes on below where it began.
+    pub fn hanging(&self, lead: &str, text: &str) -> anyhow::Result<()> {
+        self.line(&hanging(lead, text, self.width()))
+    }
+
     /// Says why something did not end well.
     pub fn failed(&self, text: &str) {
         let label = Style::new().for_stderr().red().bold().apply_to("error:");
@@ -173,12 +200,50 @@ impl Output {
         }
         let label = Style::new().for_stderr().red().bold().apply_to("error:");
         self.say(&format!("{label} {}", visible(&format!("{error:#}"))));
-        if let Some(hint) = hint(error) {
+        let hint = hint(error);
+        if let Some(hint) = hint {
             let label = Style::new().for_stderr().dim().apply_to("hint:");
             self.say(&format!("{label} {hint}"));
         }
-        ExitCode::from(exit_code(error))
+        let code = exit_code(error);
+        let work = work_error(error);
+        let message = work.map_or_else(|| format!("{error:#}"), |error| error.message().to_owned());
+        self.fail_data(code, &message, work.map(sess_work::Error::next_command), hint);
+        ExitCode::from(code)
     }
+
+    /// Prints an error for a program, which asked for JSON.
+    pub fn fail_data(&self, code: u8, message: &str, next: Option<&str>, hint: Option<&str>) {
+        if !self.json {
+            return;
+        }
+        let mut error = json!({ "type": error_type(code), "message": message, "exitCode": code });
+        for (name, value) in [("next", next), ("hint", hint)] {
+            if let Some(value) = value {
+                error[name] = value.into();
+            }
+        }
+        // Whoever reads no answer reads no error either.
+        let _gone = self.data(&json!({ "error": error }));
+    }
+}
+
+/// Writes a text after `lead`, in lines of `width` columns that begin below each other; words stay whole.
+fn hanging(lead: &str, text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{lead}{text}") };
+    let indent = measure_text_width(lead);
+    let (mut written, mut column) = (lead.to_owned(), indent);
+    for word in text.split(' ') {
+        let columns = measure_text_width(word);
+        if column > indent {
+            let fits = column + 1 + columns <= width;
+            written += &if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) };
+            column = if fits { column + 1 } else { indent };
+        }
+        written += word;
+        column += columns;
+    }
+    written
 }
 
 /// Whoever read our output has seen enough (`| head`): an end, not a failure.
@@ -197,13 +262,10 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         return 2;
     }
     // Work sessions have more to tell apart: each kind of theirs has its own code.
-    if let Some(error) = error.downcast_ref::<sess_work::Error>() {
+    if let Some(error) = work_error(error) {
         return error.kind.exit_code();
     }
     let Some(error) = error.downcast_ref::<sess_app::Error>() else { return 1 };
-    if let sess_app::Error::Work(error) = error {
-        return error.kind.exit_code();
-    }
     match error.kind() {
         Kind::Invalid => 2,
         Kind::NotFound => 3,
@@ -211,6 +273,28 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         Kind::Unavailable => 6,
         Kind::Denied => 8,
         Kind::Damaged => 1,
+    }
+}
+
+/// What a program calls the kind of an error: one word for each exit code.
+fn error_type(code: u8) -> &'static str {
+    match code {
+        2 => "usage",
+        3 => "not_found",
+        4 => "conflict",
+        5 => "would_lose_work",
+        6 => "unavailable",
+        7 => "merge_conflict",
+        8 => "policy",
+        9 => "rejected",
+        _ => "failed",
+    }
+}
+
+fn work_error(error: &anyhow::Error) -> Option<&sess_work::Error> {
+    match error.downcast_ref::<sess_app::Error>() {
+        Some(sess_app::Error::Work(error)) => Some(error),
+        _ => error.downcast_ref::<sess_work::Error>(),
     }
 }
 
@@ -291,6 +375,17 @@ mod tests {
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(visible("a\u{1b}[2Jb\n\tc\u{7}\u{9b}\u{202e}"), "a␛[2Jb\n\tc␇\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_long_text_goes_on_below_where_it_began() {
+        assert_eq!(hanging("name  ", "one two three", None), "name  one two three");
+        assert_eq!(hanging("name  ", "one two three", Some(13)), "name  one two\n      three");
+        assert_eq!(
+            hanging("- ", "a/path/that/is/longer than it", Some(8)),
+            "- a/path/that/is/longer\n  than\n  it"
+        );
+        assert_eq!(hanging("", "", Some(8)), "");
     }
 
     #[test]

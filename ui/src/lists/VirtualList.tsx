@@ -95,8 +95,21 @@ export class VirtualList<T> extends Component<Props<T>> {
     this.settle();
   }
 
+  /** Shows a row and gives the focus to what `selector` finds in it. */
+  focus(index: number, selector: string): void {
+    const item = this.props.items[index];
+    if (item === undefined) return;
+    const key = this.props.keyOf(item);
+    this.reveal(index);
+    // Found by its key once it is drawn: by then its place may be another.
+    this.setState({}, () => {
+      const row = this.window.current?.querySelector(`[data-index="${this.indices.get(key)}"]`);
+      row?.querySelector<HTMLElement>(selector)?.focus({ preventScroll: true });
+    });
+  }
+
   /** Makes sure a row can be seen, moving as little as possible. */
-  reveal(index: number): void {
+  private reveal(index: number): void {
     const scroller = this.scroller.current!;
     const above = this.heights.offset(index);
     const below = above + this.heights.get(index);

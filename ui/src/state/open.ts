@@ -6,7 +6,8 @@ import type { PlanView } from '../api/types';
 import { route } from './route';
 import { Transcript } from './transcript';
 
-const wanted = computed(() => (route.value.view === 'session' ? route.value.key : undefined));
+// Nothing while signed out: who signs in next may be somebody else.
+const wanted = computed(() => (route.value.view === 'session' && connection.value.name !== 'signed_out' ? route.value.key : undefined));
 
 export const open = signal<Transcript | undefined>(undefined);
 

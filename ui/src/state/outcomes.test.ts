@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { RunRow } from '../api/types';
+import type { Message, RunRow } from '../api/types';
 import type { Item } from './group';
 import { withOutcomes } from './outcomes';
 
@@ -18,6 +18,14 @@ test('a run that failed stays where it ended, whatever comes after it', () => {
   const runs = [run('c', 'failed', 35), run('b', 'done', 25), run('a', 'timed_out', 15)];
   expect(shape([10, 20, 30], runs)).toBe('10 a 20 30 c');
   expect(shape([10, 20, 30, 40], runs)).toBe('10 a 20 30 c 40');
+});
+
+test('who goes on speaking after an outcome is named', () => {
+  const message: Message = { id: 'm', seq: 1, role: 'user', timestamp: 10, content: [] };
+  const said = (at: number): Item => ({ kind: 'said', key: String(at), seq: at, at, speaker: { kind: 'person' }, named: false, blocks: [], message });
+  const named = (runs: RunRow[]) => withOutcomes([said(10), said(20)], runs, false).map((row) => 'named' in row && row.named);
+  expect(named([run('a', 'failed', 15)])).toEqual([false, false, true]);
+  expect(named([])).toEqual([false, false]);
 });
 
 test('what belongs to a page that is not loaded waits for it', () => {

@@ -22,7 +22,9 @@ export function withOutcomes(items: readonly Item[], runs: readonly RunRow[], ha
   };
   for (const item of items) {
     place(item.at);
-    rows.push(item);
+    // Who goes on speaking is named anew after something else.
+    const isFirst = rows.at(-1)?.kind === 'outcome' && 'named' in item;
+    rows.push(isFirst ? { ...item, named: true } : item);
   }
   place(Infinity);
   return rows;

@@ -1,6 +1,6 @@
 // The list of sessions: filtered by the gateway, kept fresh by events, loaded further on scrolling.
 
-import { computed, effect, signal, untracked } from '@preact/signals';
+import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import { connection, on, onResync, request } from '../api/socket';
 import type { Agents, Row, Rows, SessionsChanged } from '../api/types';
 import { type Filter, matches, NO_FILTER, toRequest, withRow } from './filter';
@@ -170,7 +170,27 @@ async function fetchAgents(): Promise<void> {
   }
 }
 
+/** Forgets all sessions: who signs in next may be somebody else. */
+function forget(): void {
+  generation += 1;
+  loading = false;
+  complete = false;
+  changes = new Map();
+  heard = new Map();
+  batch(() => {
+    rows.value = [];
+    known.value = new Map();
+    glances.value = new Map();
+    agents.value = { agents: [] };
+    total.value = undefined;
+    listState.value = 'loading';
+  });
+}
+
 export function watchSessions(): void {
+  effect(() => {
+    if (connection.value.name === 'signed_out') untracked(forget);
+  });
   on('sessions.changed', (change) => {
     applySoon();
     // Of several changes the last one counts: its row has them all.
@@ -192,9 +212,9 @@ export function watchSessions(): void {
     const first = askedFor === undefined;
     askedFor = wanted;
     if (first) return;
-    // Answers to what was typed before are of no use any more.
+    // Answers to what was typed before are of no use any more, and what they were about is not to be continued.
     generation += 1;
-    loading = false;
+    loading = true;
     complete = false;
     total.value = undefined;
     clearTimeout(timer);

@@ -1,6 +1,6 @@
 // Where the person writes.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { upload } from '../api/http';
 import { connection } from '../api/socket';
 import { secondHand } from '../state/clock';
@@ -41,14 +41,14 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
   const uploading = files.some((file) => !file.id && !file.error);
   const canSend = (text.trim() !== '' || files.some((file) => file.id)) && !uploading && !forbidden && !offline;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const area = field.current;
     if (!area) return;
     area.style.height = 'auto';
     area.style.height = `${Math.min(area.scrollHeight, HEIGHT_MAX)}px`;
   }, [text]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     composerKeys.focus = () => field.current?.focus();
     return () => delete composerKeys.focus;
   }, []);
@@ -165,7 +165,7 @@ export function Composer({ transcript, onSent }: { transcript: Transcript; onSen
               <Icon name="clip" />
             </button>
             <p class="hint" id="composer-hint">
-              {offline ? 'Not connected; your draft is kept.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
+              {offline ? 'Not connected; your draft is kept.' : uploading ? 'It can be sent when its files are there.' : isRunning ? <><kbd>Esc</kbd> stops · a new message waits for its turn</> : <><kbd>Enter</kbd> sends · <kbd>Shift Enter</kbd> new line</>}
             </p>
             {isRunning && (
               <button type="button" class="stop" disabled={Boolean(forbidden) || offline} title={forbidden ?? 'Stop (Esc)'} onClick={stop}><Icon name="stop" />Stop</button>

@@ -1,6 +1,6 @@
 // The views that are not about one session: home, new session, all runs, settings.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { logout } from '../api/http';
 import { connection, disconnect, hello, request } from '../api/socket';
 import type { Scope } from '../api/types';
@@ -61,7 +61,7 @@ export function NewSession({ agent: asked }: { agent: string | undefined }) {
   const chosen = agent || known.entry || known.agents[0]?.id || '';
   const forbidden = denied('write');
   const offline = connection.value.name !== 'open';
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
 
   const start = async () => {
     if (!text.trim() || busy || forbidden || offline || !chosen) return;

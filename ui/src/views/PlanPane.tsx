@@ -1,6 +1,6 @@
 // The plan of a session: its text, its revisions and what changed between them, and the review.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { request, RequestError } from '../api/socket';
 import type { Decision, PlanView } from '../api/types';
 import { fetchPlan, plan } from '../state/open';
@@ -216,7 +216,7 @@ function Review(props: {
   const [busy, setBusy] = useState(false);
   const [conflict, setConflict] = useState<{ looked: number } | undefined>();
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (asking) field.current?.focus();
   }, [asking]);
 

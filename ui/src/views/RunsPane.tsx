@@ -119,10 +119,10 @@ function Run({ run, isOwn }: { run: RunRow; isOwn: boolean }) {
       </td>
       <td class="run-state"><span class={`pill ${run.state}`}>{run.isCancelled && !isOver ? 'Cancelling' : (STATES[run.state] ?? oneLine(run.state))}</span></td>
       <td class="number run-time" title={run.startedAt ? `Began ${moment(run.startedAt)}` : 'Not begun'}><Elapsed run={run} /></td>
-      <td class="number run-tokens" title={run.totalTokens ? `${run.tokens.toLocaleString('en')} of its own` : undefined}>
+      <td class={`number run-tokens${run.tokens || run.totalTokens ? '' : ' nothing'}`} title={run.totalTokens ? `${run.tokens.toLocaleString('en')} of its own` : undefined}>
         {run.tokens || run.totalTokens ? amount(run.totalTokens ?? run.tokens) : '–'}
       </td>
-      <td class="number run-cost">{run.totalCost || run.cost ? cost(run.totalCost ?? run.cost ?? 0) : '–'}</td>
+      <td class={`number run-cost${run.totalCost || run.cost ? '' : ' nothing'}`}>{run.totalCost || run.cost ? cost(run.totalCost ?? run.cost ?? 0) : '–'}</td>
       <td class="run-actions">
         {!isOver && (
           <button

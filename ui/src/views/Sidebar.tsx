@@ -247,8 +247,5 @@ export function moveInList(by: number): void {
   const open = route.value.view === 'session' ? route.value.key : undefined;
   const from = focused !== undefined ? Number(focused) : visible.findIndex((row) => row.key === open || row.sessionId === open);
   const index = Math.max(0, Math.min(visible.length - 1, from + by));
-  list.current.reveal(index);
-  requestAnimationFrame(() => {
-    document.querySelector<HTMLElement>(`.session-list .row[data-index="${index}"] a`)?.focus({ preventScroll: true });
-  });
+  list.current.focus(index, 'a');
 }

@@ -1,16 +1,16 @@
 // The view without a sign-in.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { login } from '../api/http';
 import { connect } from '../api/socket';
-import { Logo } from './parts';
+import { Logo, Sentence } from './parts';
 
 export function SignIn({ reason }: { reason?: string | undefined }) {
   const [token, setToken] = useState('');
   const [error, setError] = useState(reason ?? '');
   const [busy, setBusy] = useState(false);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
 
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -51,7 +51,7 @@ export function SignIn({ reason }: { reason?: string | undefined }) {
           aria-invalid={Boolean(error)}
         />
         {error ? (
-          <p id="sign-in-error" class="field-error" role="alert">{error}</p>
+          <p id="sign-in-error" class="field-error" role="alert"><Sentence text={error} /></p>
         ) : (
           <p id="token-hint" class="hint"><code>sess token</code> prints yours. It is exchanged for a cookie and not kept by this page.</p>
         )}

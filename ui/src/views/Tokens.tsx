@@ -1,6 +1,6 @@
 // Tokens: who else gets in. Shown to those who may make and revoke them.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { createToken, listTokens, revokeToken } from '../api/http';
 import type { CreatedToken, Scope, TokenRow } from '../api/types';
 import { minuteHand } from '../state/clock';
@@ -122,7 +122,7 @@ function NewToken({ onMade, onClose }: { onMade: (token: CreatedToken) => void; 
   const [seconds, setSeconds] = useState(30 * DAY_S);
   const [busy, setBusy] = useState(false);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   // An agent never speaks for the person, so it gets no right to review.
   const given = scopes.filter((scope) => scope !== 'review' || !whom);
   const isWhole = given.length > 0 && (whom !== ONE_SESSION || session.trim() !== '');

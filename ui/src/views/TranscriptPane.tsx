@@ -1,7 +1,7 @@
 // The transcript: rows, live follow, older pages, and the composer below.
 
 import { computed, type ReadonlySignal } from '@preact/signals';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { VirtualList } from '../lists/VirtualList';
 import type { Item } from '../state/group';
 import { plan } from '../state/open';
@@ -98,7 +98,8 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
     return () => (stopped = true);
   }, [seq, state, transcript]);
 
-  useEffect(() => {
+  // Before the next key: it may come as soon as the transcript has the focus.
+  useLayoutEffect(() => {
     transcriptKeys.move = (by) => {
       const focused = (document.activeElement?.closest('.transcript .row') as HTMLElement | null)?.dataset['index'];
       // Without a focused row, the first or the last that can be seen.
@@ -106,11 +107,7 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
       let index = focused === undefined ? (visible ?? -1) : Number(focused) + by;
       const all = lines.value;
       while (all[index] && (all[index]!.kind === 'day' || all[index]!.kind === 'edge')) index += Math.sign(by);
-      if (!all[index]) return;
-      list.current?.reveal(index);
-      requestAnimationFrame(() => {
-        document.querySelector<HTMLElement>(`.transcript .row[data-index="${index}"] article`)?.focus({ preventScroll: true });
-      });
+      if (all[index]) list.current?.focus(index, 'article');
     };
     transcriptKeys.newest = () => list.current?.scrollToEnd();
     return () => {
@@ -118,6 +115,12 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
       delete transcriptKeys.newest;
     };
   }, [lines]);
+
+  // Whoever asked for the transcript while it was loading waits on the heading.
+  useLayoutEffect(() => {
+    const waits = state === 'ready' && document.activeElement?.id === 'panel-heading';
+    if (waits) document.querySelector<HTMLElement>('.transcript[tabindex]')?.focus();
+  }, [state]);
 
   // A screen reader hears that somebody spoke, not every word.
   const heard = useRef(newestSeq);

@@ -1,7 +1,7 @@
 // The board: all work sessions of the gateway's repository, in five columns.
 
 import { signal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import type { WorkBoard, WorkRow, WorkState } from '../api/types';
 import { type Column, columnsOf, firstColumn, FOLDED } from '../state/columns';
 import { workLink } from '../state/route';
@@ -27,7 +27,7 @@ export function leaveFor(slug: string): void {
 export function WorkBoardView() {
   const known = board.value;
   const value = known.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (left === undefined) return;
     cardOf(left)?.focus();
     left = undefined;

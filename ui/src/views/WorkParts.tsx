@@ -7,7 +7,7 @@ import { type Known, refreshWork, titleOfWork } from '../state/work';
 import { oneLine } from '../text/clean';
 import { leaseWords, whoWords } from '../text/lease';
 import { ago, clock, day, moment } from '../text/time';
-import { Ago, Empty, Icon } from './parts';
+import { Ago, Empty, Icon, Sentence } from './parts';
 
 export function Lease({ holder }: { holder: WorkHolder }) {
   const until = Date.parse(holder.until);
@@ -102,7 +102,7 @@ export function NotShown({ known, what }: { known: Known<unknown>; what: string 
   }
   return (
     <Empty icon="warn" title={trouble.kind === 'offline' ? 'Not connected' : `${what} could not be loaded`}>
-      <p>{trouble.kind === 'offline' ? 'It appears here as soon as the gateway answers.' : `${oneLine(trouble.message)}.`}</p>
+      <p>{trouble.kind === 'offline' ? 'It appears here as soon as the gateway answers.' : <Sentence text={trouble.message} />}</p>
       <button type="button" onClick={refreshWork}>Try again</button>
     </Empty>
   );

@@ -1,6 +1,6 @@
 // One work session: its plan, what has to be true in the end, what was logged, who had it.
 
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import type { WorkPast, WorkSession } from '../api/types';
 import { splitPlan } from '../state/columns';
 import { workLink } from '../state/route';
@@ -14,14 +14,14 @@ import { Age, Holder, Labels, Lease, NotShown, Since, STATE_NAMES, WaitsFor, Whe
 export function WorkSessionView({ slug }: { slug: string }) {
   const known = opened.value;
   const value = known.value?.slug === slug ? known.value : undefined;
-  useEffect(() => leaveFor(slug), [slug]);
+  useLayoutEffect(() => leaveFor(slug), [slug]);
   return (
     <>
       <header class="head">
         <a class="icon-button" href={workLink()} aria-label="Back to the board" title="Back to the board (Esc)"><Icon name="back" /></a>
         <div class="head-title">
           <h1 id="panel-heading" tabIndex={-1} title={oneLine(slug)}>{oneLine(titleOfWork(slug))}</h1>
-          <p class="facts"><span class="slug">{oneLine(slug)}</span>{value?.branch && <span class="slug">{oneLine(value.branch)}</span>}</p>
+          <p class="facts">{titleOfWork(slug) !== slug && <span class="slug">{oneLine(slug)}</span>}{value?.branch && <span class="slug">{oneLine(value.branch)}</span>}</p>
         </div>
         {value && <span class={`state work-${value.state}`}>{STATE_NAMES[value.state] ?? oneLine(value.state)}</span>}
       </header>
@@ -31,7 +31,7 @@ export function WorkSessionView({ slug }: { slug: string }) {
           <Content value={value} />
         ) : known.trouble?.kind === 'not_found' ? (
           <Empty icon="search" title="No such work session">
-            <p>{oneLine(known.trouble.message)}.</p>
+            <p>This repository has none called <code>{oneLine(slug)}</code>.</p>
             <a class="button" href={workLink()}>Show the board</a>
           </Empty>
         ) : known.trouble ? (

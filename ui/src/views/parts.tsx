@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Row } from '../api/types';
 import { agentOf } from '../state/filter';
 import { minuteHand } from '../state/clock';
@@ -85,6 +85,13 @@ export function SessionLink({ reference, class: name }: { reference: string; cla
       {titleOf(row, reference)}
     </a>
   );
+}
+
+/** A sentence of the gateway: it begins like one, and what stands between backticks is code. */
+export function Sentence({ text }: { text: string }) {
+  const clean = oneLine(text);
+  const parts = (clean.charAt(0).toUpperCase() + clean.slice(1)).split('`');
+  return <>{parts.map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}.</>;
 }
 
 export function Ago({ at }: { at: number }) {
@@ -176,7 +183,7 @@ export function Skeleton({ lines }: { lines: number }) {
 
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = element.current!;
     const before = document.activeElement as HTMLElement | null;
     dialog.showModal();

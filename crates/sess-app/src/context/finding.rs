@@ -219,6 +219,10 @@ impl App {
         }
         let scope = self.visible(caller).await?;
         if let Some(session) = self.find_stored(caller, &reference, &scope).await? {
+            // A session out of sight is not there, and nothing else has its name.
+            if !self.is_inside(&scope, &session).await? {
+                return Err(not_found().into());
+            }
             return self.with_files(session).await;
         }
         let (source, id) = match &reference {
@@ -305,7 +309,7 @@ impl App {
         if self.lineage(caller).await?.iter().any(|own| own.id == session.id) {
             return Err(ReferenceError::Current.into());
         }
-        Ok(if self.is_inside(scope, &session).await? { Some(session) } else { None })
+        Ok(Some(session))
     }
 
     /// Adds what its agent keeps of a session to what is stored of it.

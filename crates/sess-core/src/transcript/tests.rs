@@ -10,12 +10,10 @@ fn body(role: &str, content: &str) -> Body {
     serde_json::from_str(&json).expect(&json)
 }
 
-fn id() -> SessionId {
-    "s1".parse().expect("an id")
-}
+const ID: &str = "s1";
 
-fn heading<'a>(id: &'a SessionId, title: &'a str) -> Heading<'a> {
-    Heading { id, title, created_at: None, num_messages: 3 }
+fn heading(title: &str) -> Heading<'_> {
+    Heading { id: ID, title, created_at: None, num_messages: 3 }
 }
 
 fn item(text: &str) -> Item {
@@ -149,15 +147,13 @@ fn a_compaction_is_a_line_of_its_own_above_the_message_it_came_with() {
 
 #[test]
 fn a_sub_session_is_opened_by_its_id_and_agent() {
-    let agent: AgentId = "helper".parse().expect("an agent");
-    assert_eq!(sub_session_open(&id(), &agent), "## sub-session s1 (helper)");
+    assert_eq!(sub_session_open(ID, "helper"), "## sub-session s1 (helper)");
 }
 
 #[test]
 fn the_whole_transcript_is_header_and_blocks() {
-    let id = id();
     let created_at = Timestamp::parse_rfc3339("2026-11-10T12:00:00Z");
-    let heading = Heading { id: &id, title: "Fix it", created_at, num_messages: 2 };
+    let heading = Heading { id: ID, title: "Fix it", created_at, num_messages: 2 };
     let window = newest(&heading, 2, [item("## assistant\nb"), item("## user\na")].into_iter(), BUDGET_BYTES);
     assert_eq!(
         window.text,
@@ -168,7 +164,7 @@ fn the_whole_transcript_is_header_and_blocks() {
 
 #[test]
 fn an_empty_session_is_its_header() {
-    let window = newest(&heading(&id(), " "), 0, std::iter::empty(), BUDGET_BYTES);
+    let window = newest(&heading(" "), 0, std::iter::empty(), BUDGET_BYTES);
     assert_eq!(window.text, "# Session s1 — (untitled)\nMessages: 3\n");
 }
 
@@ -177,10 +173,10 @@ fn the_note_counts_what_was_left_out_and_the_cut_sub_session_is_opened_again() {
     let long = "x".repeat(500);
     let inside = |text: &str| Item { text: text.to_owned(), reopen: "## sub-session s2 (a)".to_owned() };
     let blocks = [item("## user\nthanks"), inside("## user\nin"), inside(&long), item(&long)];
-    let window = newest(&heading(&id(), "t"), 9, blocks.into_iter(), 700);
+    let window = newest(&heading("t"), 9, blocks.into_iter(), 700);
     assert_eq!((window.earlier, window.shown), (6, 3), "budgets below the least are the least");
     let window = newest(
-        &heading(&id(), "t"),
+        &heading("t"),
         9,
         [item("## user\nthanks"), inside("## user\nin"), inside(&"x".repeat(900))].into_iter(),
         1_000,
@@ -198,21 +194,19 @@ fn around_says_what_is_left_out_on_either_side() {
     let check = |sizes: (usize, usize), totals: (u64, u64), note: &str| {
         let before = [item("b1"), item(&"x".repeat(sizes.0))];
         let after = [item("a1"), item(&"x".repeat(sizes.1))];
-        let window =
-            around(&heading(&id(), "t"), item("at"), before.into_iter(), after.into_iter(), totals, 1_000);
+        let window = around(&heading("t"), item("at"), before.into_iter(), after.into_iter(), totals, 1_000);
         assert_eq!(window.text, format!("# Session s1 — t\nMessages: 3\n\n{note}b1\n\nat\n\na1\n"));
     };
     let omitted = "omitted to fit the context budget; showing 3 around the requested one]\n\n";
     check((990, 990), (4, 6), &format!("[3 earlier and 5 later message(s) {omitted}"));
     let both = [item("b1")];
-    let window =
-        around(&heading(&id(), "t"), item("at"), both.into_iter(), std::iter::empty(), (1, 0), 1_000);
+    let window = around(&heading("t"), item("at"), both.into_iter(), std::iter::empty(), (1, 0), 1_000);
     assert_eq!(window.text, "# Session s1 — t\nMessages: 3\n\nb1\n\nat\n");
 
     let window = |before: usize, after: usize| {
         let block = |n: usize| (n > 0).then(|| item(&"x".repeat(n))).into_iter();
         let totals = (u64::from(before > 0), u64::from(after > 0));
-        around(&heading(&id(), "t"), item("at"), block(before), block(after), totals, 1_000).text
+        around(&heading("t"), item("at"), block(before), block(after), totals, 1_000).text
     };
     assert!(window(990, 0).contains(
         "[1 earlier message(s) omitted to fit the context budget; showing 1 around the requested one]"
@@ -225,7 +219,7 @@ fn around_says_what_is_left_out_on_either_side() {
 #[test]
 fn a_title_is_one_short_line() {
     let first = |title: &str| {
-        let text = newest(&heading(&id(), title), 0, std::iter::empty(), BUDGET_BYTES).text;
+        let text = newest(&heading(title), 0, std::iter::empty(), BUDGET_BYTES).text;
         text.lines().next().unwrap_or_default().to_owned()
     };
     assert_eq!(first("a\nb\u{7}c\u{2028}d"), "# Session s1 — a b c d");
@@ -235,9 +229,8 @@ fn a_title_is_one_short_line() {
 
 #[test]
 fn a_time_that_no_calendar_names_costs_its_line_only() {
-    let id = id();
     let created_at = Some(Timestamp::from_millis_clamped(i64::MAX));
-    let heading = Heading { id: &id, title: "t", created_at, num_messages: 0 };
+    let heading = Heading { id: ID, title: "t", created_at, num_messages: 0 };
     assert!(newest(&heading, 0, std::iter::empty(), BUDGET_BYTES).text.ends_with("Messages: 0\n"));
 }
 
@@ -248,7 +241,7 @@ fn at_most_one_block_more_than_shown_is_asked_for() {
         asked += 1;
         item(&"x".repeat(400))
     });
-    let window = newest(&heading(&id(), "t"), 1_000_000, blocks, 1_000);
+    let window = newest(&heading("t"), 1_000_000, blocks, 1_000);
     assert_eq!((window.shown, window.earlier, asked), (2, 999_998, 3));
 }
 
@@ -268,7 +261,7 @@ fn bodies() -> impl Strategy<Value = Body> {
         "[ a]{0,2}".prop_map(|text| Block::Thinking { text, signature: None }),
         Just(Block::ToolCall { id: "1".to_owned(), name: "ls".to_owned(), arguments: Map::new() }),
         Just(Block::Image { mime_type: String::new(), data: String::new() }),
-        Just(Block::SubSession { session_id: id() }),
+        Just(Block::SubSession { session_id: ID.parse().expect("an id") }),
         Just(Block::Compaction { summary: String::new() }),
         Just(Block::Other(Map::new())),
     ];
@@ -313,8 +306,8 @@ proptest! {
         title in "\\PC{0,300}",
         budget in 900usize..4_000,
     ) {
-        let id = "i".repeat(128).parse().expect("an id");
-        let heading = heading(&id, &title);
+        let id = "i".repeat(128);
+        let heading = Heading { id: &id, ..heading(&title) };
         let total = blocks.len() as u64 + unread;
         let items = blocks.iter().map(|(text, reopen)| Item { text: text.clone(), reopen: reopen.clone() });
         let window = newest(&heading, total, items, budget);
@@ -357,8 +350,7 @@ proptest! {
         place in any::<proptest::sample::Index>(),
         budget in 1_000usize..4_000,
     ) {
-        let id = id();
-        let heading = heading(&id, "t");
+        let heading = heading("t");
         let at = place.index(blocks.len());
         let all = |(text, reopen): &(String, String)| Item { text: text.clone(), reopen: reopen.clone() };
         let (older, newer) = (&blocks[..at], &blocks[at + 1..]);

@@ -1,6 +1,7 @@
 //! A gateway on a port of its own, and a client that sends what it is told, byte for byte.
 
 use std::{
+    cell::RefCell,
     net::SocketAddr,
     path::Path,
     sync::{
@@ -57,7 +58,19 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
 }
 
+thread_local! {
+    static BREAKS_WITH: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Lets whatever needs a random number next panic with this text: a test and its gateway share a thread.
+pub(crate) fn break_with(text: &str) {
+    BREAKS_WITH.set(Some(text.to_owned()));
+}
+
 pub(crate) fn random() -> u128 {
+    if let Some(text) = BREAKS_WITH.take() {
+        panic!("{text}");
+    }
     static CALLS: AtomicU64 = AtomicU64::new(1);
     let n = CALLS.fetch_add(1, Ordering::Relaxed);
     u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n)

@@ -25,6 +25,7 @@ const VERB: &str = "SESS_WORK_CRASH_VERB";
 const SHIM: &str = r#"#!/bin/sh
 count=$(($(cat "$SHIM_COUNT" 2>/dev/null || echo 0) + 1))
 echo "$count" > "$SHIM_COUNT"
+echo "$*" >> "$SHIM_COUNT.words"
 words=none
 case "$SHIM_KILL" in *:*) words="${SHIM_KILL#*:}" ;; esac
 case "$*" in *"$words"*) named="${SHIM_KILL%%:*}" ;; *) named=no ;; esac
@@ -360,4 +361,14 @@ fn abandon_without_a_remote_can_be_killed_anywhere() {
 #[test]
 fn release_without_a_remote_can_be_killed_anywhere() {
     kill_everywhere_alone("release");
+}
+
+#[test]
+fn a_claim_looks_at_the_remote_once() {
+    let stage = Stage::new();
+    let slug = planned_many(&stage.lab, "once", 1).remove(0);
+    stage.run("claim", &stage.bob, &slug, "never");
+    let words = fs::read_to_string(stage.lab.path().join("count.words")).expect("written down");
+    let fetches = words.lines().filter(|line| line.contains(" fetch ")).count();
+    assert_eq!(fetches, 1, "{words}");
 }

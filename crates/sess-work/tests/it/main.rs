@@ -1,6 +1,7 @@
 //! Work sessions on real repositories.
 
 mod bad_input;
+mod claims;
 mod committing;
 mod crash;
 mod health;
@@ -10,6 +11,7 @@ mod life;
 mod losses;
 mod many;
 mod model;
+mod plans;
 mod races;
 mod reality;
 mod setup;

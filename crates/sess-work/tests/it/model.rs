@@ -154,9 +154,7 @@ fn after(model: &mut Model, act: Act, owner: &Owner, record: Option<&Claim>) {
         Act::Unready => model.dir = State::Drafting,
         Act::Edit | Act::Wait => {}
         Act::Claim if !held => {
-            let (fence, attempt) = before.as_ref().map_or((0, 1), |claim| {
-                (claim.fence, claim.attempt + u32::from(claim.phase == Phase::Abandoned))
-            });
+            let (fence, attempt) = before.as_ref().map_or((0, 1), |claim| (claim.fence, claim.attempt));
             model.claim = expect(Phase::Active, owner, fence + 1, attempt);
             model.dir = State::Active;
         }
@@ -182,7 +180,11 @@ fn after(model: &mut Model, act: Act, owner: &Owner, record: Option<&Claim>) {
             model.claim = None;
             model.dir = State::Completed;
         }
-        Act::Retry => model.dir = State::Planned,
+        Act::Retry => {
+            let before = before.expect("it was abandoned");
+            model.claim = expect(Phase::Released, &before.owner, before.fence, before.attempt + 1);
+            model.dir = State::Planned;
+        }
     }
 }
 

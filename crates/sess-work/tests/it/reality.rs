@@ -244,7 +244,8 @@ fn work_that_was_begun_becomes_a_session_where_it_is() {
     assert_eq!(ann.workspace(&slug).as_deref(), Some(wild.as_path()));
     let active = lab.files("main", "_AGENTS/sessions/active");
     assert!(active.contains(&format!("_AGENTS/sessions/active/{slug}/SESSION.md")), "{active:?}");
-    assert!(ann.drift(&slug).expect("a drift").files.changed == ["login.rs"]);
+    let changed = ann.drift(&slug).expect("a drift").files.changed;
+    assert_eq!(changed, ["login.rs", "new.rs", "readme.md", "staged.rs"]);
 
     // Again, it goes on.
     assert!(work(&wild).adopt(None, None).expect("adopted").is_resumed);
@@ -272,7 +273,9 @@ fn work_that_was_begun_becomes_a_session_where_it_is() {
     // The main checkout is never taken away.
     lab.git(&dir, &["checkout", "--quiet", "-b", "topic"]);
     let slug = ann.adopt(None, None).expect("adopted").record.claim.slug;
-    commit(&lab, &dir, "topic.rs", "topic\n", &format!("[{slug}] feat: topic"));
+    fs::write(dir.join("topic.rs"), "topic\n").expect("written");
+    // There is nothing that it could be a copy of.
+    ann.commit_all(&slug, "feat: topic").expect("committed").expect("something new");
     ann.complete(&slug, None).expect("completed");
     assert!(dir.join("topic.rs").is_file() && dir.join(".git").is_dir());
 

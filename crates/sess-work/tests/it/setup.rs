@@ -188,7 +188,7 @@ fn hooks_are_chained_and_restored_byte_for_byte() {
     let words = String::from_utf8_lossy(&ended.stderr);
     assert!(words.contains("warning: sess is not on PATH"), "{words}");
 
-    let done = own.uninstall().expect("removed");
+    let done = own.uninstall().expect("removed").changed;
     assert!(done.iter().any(|line| line.contains("commit-msg")), "{done:?}");
     assert_eq!(fs::read_to_string(hooks.join("commit-msg")).expect("read"), theirs);
     assert_eq!(fs::metadata(hooks.join("commit-msg")).expect("there").permissions().mode() & 0o777, 0o750);
@@ -235,7 +235,21 @@ fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
     assert!(refused.to_string().ends_with(&format!("run `sess work release {slug}`")), "{refused}");
     assert!(dir.join(".git/hooks/commit-msg").exists() && workspace.exists());
     own.release(&slug, None).expect("given back");
-    own.uninstall().expect("removed");
+    // What stays is named, with what removes it; and that removes it.
+    let stays = own.uninstall().expect("removed").notices;
+    assert!(stays.iter().any(|line| line.contains("_AGENTS/ stays on main")), "{stays:?}");
+    assert!(!dir.join(".sessions").exists());
+    let commands: Vec<&str> = stays
+        .iter()
+        .filter(|line| !line.contains("_AGENTS/"))
+        .filter_map(|line| line.split('`').nth(1))
+        .collect();
+    assert!(commands.iter().any(|command| command.starts_with("git branch -D ")), "{stays:?}");
+    for command in commands {
+        let ended = Command::new("sh").args(["-c", command]).current_dir(&dir).output().expect("sh starts");
+        assert!(ended.status.success(), "{command}: {ended:?}");
+    }
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession", "refs/heads/session"]), "");
 }
 
 #[test]
@@ -350,4 +364,30 @@ fn a_clone_of_its_own_has_the_hooks_too() {
     let workspace = own.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
     assert!(workspace.join(".git/hooks/commit-msg").is_file());
     work(&workspace).hook("pre-commit", &[]).expect("it is its own");
+}
+
+#[test]
+fn a_directory_of_hooks_that_is_named_from_the_top_works_in_workspaces_too() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["config", "core.hooksPath", "own hooks"]);
+    let theirs = "#!/bin/sh\necho theirs >> \"$(git rev-parse --git-common-dir)/seen\"\n";
+    write(&dir.join("own hooks/pre-commit"), theirs, 0o755);
+    let config = fs::read(dir.join(".git/config")).expect("read");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    assert_eq!(own.init(&ALL).expect("again").changed, Vec::<String>::new());
+    let bin = lab.path().join("bin");
+    write(&bin.join("sess"), "#!/bin/sh\necho \"$3\" >> \"$(git rev-parse --git-common-dir)/seen\"\n", 0o755);
+    let (slug, workspace) = claimed(&lab, &own, "Hooked");
+    for place in [&dir, &workspace] {
+        fs::remove_file(dir.join(".git/seen")).ok();
+        assert!(commit(place, &bin, "one").status.success());
+        let seen = fs::read_to_string(dir.join(".git/seen")).expect("read");
+        assert_eq!(seen, "theirs\npre-commit\ncommit-msg\n", "{}", place.display());
+    }
+    own.release(&slug, None).expect("given back");
+    own.uninstall().expect("removed");
+    assert_eq!(fs::read(dir.join(".git/config")).expect("read"), config);
+    assert_eq!(fs::read_to_string(dir.join("own hooks/pre-commit")).expect("read"), theirs);
 }

@@ -2,15 +2,31 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use sess_work::{Slug, State};
 
 /// How many bytes of context an agent is given when nobody says.
 const CONTEXT_BYTES: usize = 8_000;
 
+/// What every help text ends with: how the verb is called, and what its exit codes mean.
+macro_rules! examples {
+    ($($line:literal),+) => {
+        concat!(
+            "Examples:\n", $("  ", $line, "\n",)+
+            "\nExit codes: 0 done, 1 failed, 2 usage or bad slug, 3 not found or wrong state, 4 claimed by another, 5 would ",
+            "lose work, 6 remote unreachable, 7 merge conflict or rewritten base, 8 policy (plan, knowledge base, gate), 9 ",
+            "rejected by the remote. Each error ends with the command to run next."
+        )
+    };
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Work {
     /// Set a repository up for work sessions; again, it changes nothing
+    #[command(after_help = examples!("sess work init", "sess work init --no-hooks"))]
     Init {
         /// Install no git hooks: nothing then stops a commit that changes the plan or the knowledge base
         #[arg(long)]
@@ -21,11 +37,11 @@ pub enum Work {
     },
 
     /// Draft a plan; prints the name of the new work session
-    #[command(after_help = "Example: sess work new \"Add user login\" --context \"People cannot log in.\" \
-                            --criterion \"A person can log in\" --label backend")]
+    #[command(after_help = examples!("sess work new \"Add user login\" --context \"People cannot log in.\" --criterion \"A person can log in\"", "sess work new --from plan.md", "slug=$(sess work new \"Add logout\" --depends 2026-01-31-add-user-login --label backend)"))]
     New(New),
 
     /// Change a plan that nobody works by yet: in $EDITOR, or from a file
+    #[command(after_help = examples!("sess work edit 2026-01-31-add-user-login", "sess work edit 2026-01-31-add-user-login --file plan.md"))]
     Edit {
         #[command(flatten)]
         one: One,
@@ -35,32 +51,35 @@ pub enum Work {
     },
 
     /// Publish a draft, so that it can be claimed; it needs a context and acceptance criteria
+    #[command(after_help = examples!("sess work ready 2026-01-31-add-user-login"))]
     Ready(One),
 
     /// Take a plan back to be worked out
+    #[command(after_help = examples!("sess work unready 2026-01-31-add-user-login"))]
     Unready(One),
 
     /// List work sessions
+    #[command(after_help = examples!("sess work list --ready", "sess work list --state active --json"))]
     List(List),
 
     /// Show all about a work session: its plan, who has it, what was logged, who had it before
+    #[command(after_help = examples!("sess work show 2026-01-31-add-user-login"))]
     Show(One),
 
     /// Watch all work sessions in five columns; q leaves, r looks again
+    #[command(after_help = examples!("sess work board"))]
     Board,
 
     /// Take a planned work session, and make its workspace; again by its owner, go on with it
-    #[command(after_help = "Examples: sess work claim 2026-01-31-add-user-login\n          \
-                            cd \"$(sess work claim --next --label backend --json | jq -r .workspace)\"")]
+    #[command(after_help = examples!("sess work claim 2026-01-31-add-user-login", "cd \"$(sess work claim --next --label backend --json | jq -r .workspace)\""))]
     Claim(Claim),
 
     /// Print the identity of a work session, for a shell: eval "$(sess work env)"
+    #[command(after_help = examples!("eval \"$(sess work env)\""))]
     Env(One),
 
     /// Run a command in the workspace, as the work session, and keep the lease meanwhile
-    #[command(
-        after_help = "Example: sess work exec 2026-01-31-add-user-login -- git commit -am \"[2026-01-31-add-user-login] feat: log in\""
-    )]
+    #[command(after_help = examples!("sess work exec 2026-01-31-add-user-login -- cargo test"))]
     Exec {
         #[command(flatten)]
         one: One,
@@ -70,12 +89,15 @@ pub enum Work {
     },
 
     /// Write down what was done, in worklog.md
+    #[command(after_help = examples!("sess work log \"the form is there; what it sends is not checked yet\"", "sess work log --slug 2026-01-31-add-user-login - < notes.txt"))]
     Log(Note),
 
     /// Write down what is to be done next, in active-plan.md; "[x] …" is done
+    #[command(after_help = examples!("sess work plan \"check what the form sends\"", "sess work plan \"[x] make the form\""))]
     Plan(Note),
 
     /// Write down what turned out to be work of its own, in subsessions.md
+    #[command(after_help = examples!("sess work sub \"People forget their passwords\" --new"))]
     Sub {
         #[command(flatten)]
         note: Note,
@@ -85,24 +107,31 @@ pub enum Work {
     },
 
     /// Write down what others should know, in learnings.md
+    #[command(after_help = examples!("sess work learn \"passwords are checked by the gateway, never by the form\""))]
     Learn(Note),
 
-    /// Merge the base branch into the work session's branch
+    /// Merge the base branch (main, as a rule) into the work session's branch
+    #[command(after_help = examples!("sess work sync"))]
     Sync(One),
 
-    /// Land the work so far, and go on
+    /// Bring the work so far to the base branch as one commit, and go on
+    #[command(after_help = examples!("sess work land"))]
     Land(One),
 
-    /// Show lease, changes and gates of a work session
+    /// Show how a work session stands: who has it and for how long, what is not committed, its gates
+    #[command(after_help = examples!("sess work status", "sess work status 2026-01-31-add-user-login --json"))]
     Status(One),
 
-    /// Compare the plan with what was done: criteria, files, sub-sessions, amendments
+    /// Compare the plan with what was done: criteria, files, sub-sessions, changes of the plan, time
+    #[command(after_help = examples!("sess work drift"))]
     Drift(One),
 
-    /// Keep a work session for another while, and share its branch
+    /// Keep a work session for another while (every verb of yours does that, too), and push its branch
+    #[command(after_help = examples!("sess work heartbeat"))]
     Heartbeat(One),
 
     /// Give a work session back: it is planned again, and its branch stays
+    #[command(after_help = examples!("sess work release --reason \"the design has to be decided first\""))]
     Release {
         #[command(flatten)]
         one: One,
@@ -112,6 +141,7 @@ pub enum Work {
     },
 
     /// Take a work session from somebody whose lease has lapsed
+    #[command(after_help = examples!("sess work takeover 2026-01-31-add-user-login", "sess work takeover 2026-01-31-add-user-login --force --reason \"its machine is gone\""))]
     Takeover {
         #[command(flatten)]
         one: One,
@@ -126,6 +156,7 @@ pub enum Work {
     },
 
     /// Change the plan while it is worked by; what it was before, and the reason, stay on record
+    #[command(after_help = examples!("sess work amend --reason \"the form needs a second field\" --file plan.md"))]
     Amend {
         #[command(flatten)]
         one: One,
@@ -137,7 +168,8 @@ pub enum Work {
         file: Option<PathBuf>,
     },
 
-    /// End a work session with its work on the base branch
+    /// End a work session: its work goes to the base branch as one commit, its workspace goes away
+    #[command(after_help = examples!("sess work complete", "sess work complete --notes \"Mails are sent by the old server for now.\""))]
     Complete {
         #[command(flatten)]
         one: One,
@@ -147,6 +179,7 @@ pub enum Work {
     },
 
     /// Give a work session up; its branch stays
+    #[command(after_help = examples!("sess work abandon --reason \"nobody wants it any more\""))]
     Abandon {
         #[command(flatten)]
         one: One,
@@ -156,12 +189,11 @@ pub enum Work {
     },
 
     /// Plan an abandoned work session anew; what the attempt before left is kept
+    #[command(after_help = examples!("sess work retry 2026-01-31-add-user-login"))]
     Retry(One),
 
     /// Wait for a work session that is ready, claim it, and run a command in its workspace
-    #[command(
-        after_help = "Example: sess work watch --label docs --exec 'my-agent --task \"$(sess work context)\"'"
-    )]
+    #[command(after_help = examples!("sess work watch --label docs --exec 'my-agent --task \"$(sess work context)\"'", "sess work watch --once"))]
     Watch(Watch),
 
     /// Look at the knowledge base, and have what was learned merged into it
@@ -169,6 +201,7 @@ pub enum Work {
     Kb(Kb),
 
     /// Make a claimed work session of a worktree or branch that exists
+    #[command(after_help = examples!("sess work adopt", "sess work adopt ../login --title \"Add user login\""))]
     Adopt {
         /// The worktree; this one if not given
         path: Option<PathBuf>,
@@ -178,6 +211,7 @@ pub enum Work {
     },
 
     /// Print what an agent should know before it begins: plan, open criteria, learnings
+    #[command(after_help = examples!("sess work context", "my-agent --task \"$(sess work context --bytes 20000)\""))]
     Context {
         #[command(flatten)]
         one: One,
@@ -187,6 +221,7 @@ pub enum Work {
     },
 
     /// Say which work session, plan and agents a line of code comes from
+    #[command(after_help = examples!("sess work blame src/main.rs:42"))]
     Blame {
         /// The file and the number of the line, such as src/main.rs:42
         #[arg(value_name = "FILE:LINE")]
@@ -197,6 +232,7 @@ pub enum Work {
     ///
     /// The agent works in the workspace and reads SESSION.md as its plan. When it ends well its work is committed
     /// and the work session completed; when not, it is given back, with the reason in its log.
+    #[command(after_help = examples!("sess work run 2026-01-31-add-user-login --agent coder"))]
     Run {
         #[command(flatten)]
         one: One,
@@ -209,6 +245,7 @@ pub enum Work {
     },
 
     /// Explain every half-done state, and repair it
+    #[command(after_help = examples!("sess work doctor", "sess work doctor --repair"))]
     Doctor {
         /// Repair what can be repaired
         #[arg(long)]
@@ -216,13 +253,15 @@ pub enum Work {
     },
 
     /// Clean up what is safely merged, and show how large it is
+    #[command(after_help = examples!("sess work gc --dry-run"))]
     Gc {
         /// Only say what would go
         #[arg(long)]
         dry_run: bool,
     },
 
-    /// Take hooks, settings and our own files out of this clone
+    /// Take hooks, settings and our own files out of this clone; says what stays, and what removes it
+    #[command(after_help = examples!("sess work uninstall"))]
     Uninstall,
 
     /// What the git hooks call
@@ -271,10 +310,16 @@ pub struct New {
     pub from: Option<PathBuf>,
 }
 
+/// Reads a state, and tells shells which ones there are.
+fn states() -> impl TypedValueParser<Value = State> {
+    let names = PossibleValuesParser::new(State::ALL.map(State::as_str));
+    names.map(|name| name.parse().expect("it is one of them"))
+}
+
 #[derive(Debug, Args)]
 pub struct List {
-    /// Only those: drafting, planned, active, completed or abandoned
-    #[arg(long, value_name = "STATE")]
+    /// Only those in this state
+    #[arg(long, value_name = "STATE", value_parser = states())]
     pub state: Option<State>,
 
     /// Only those that can be claimed now
@@ -350,13 +395,16 @@ pub struct Watch {
 #[derive(Debug, Subcommand)]
 pub enum Kb {
     /// List what the knowledge base has
+    #[command(after_help = examples!("sess work kb list"))]
     List,
     /// Print a page of it
+    #[command(after_help = examples!("sess work kb show README.md"))]
     Show {
         /// Its path, as `sess work kb list` shows it
         path: String,
     },
-    /// Plan a work session that merges learnings which none merges yet
+    /// Plan a work session that brings what others learned into the knowledge base
+    #[command(after_help = examples!("sess work kb merge logins"))]
     Merge {
         /// What they are about
         topic: String,

@@ -14,7 +14,7 @@ use sess_app::{
     handoff::{begin_command, resume_command},
 };
 use sess_core::{Source, session::UnknownSource};
-use sess_work::templates::quoted;
+use sess_work::quoted;
 
 use super::Context;
 use crate::{

@@ -67,9 +67,11 @@ pub fn watched(places: &Places, named: Option<&Path>) -> Vec<PathBuf> {
     if let Some(named) = named {
         return vec![named.to_owned()];
     }
-    let repository = places.cwd.as_ref().map(|cwd| cwd.join(REPOSITORY_FILE));
+    let repository = places.repository_file();
+    let main = places.cwd.as_ref().and_then(|cwd| trust::main_checkout(cwd));
+    let main = main.map(|main| main.join(REPOSITORY_FILE));
     let trusted = places.home.as_ref().map(|home| home.join(trust::FILE));
-    [places.config.clone(), repository, trusted].into_iter().flatten().collect()
+    [places.config.clone(), repository, main, trusted].into_iter().flatten().collect()
 }
 
 /// How files looked at one moment.

@@ -50,6 +50,22 @@ pub fn seen(home: &Path, path: &Path, bytes: &[u8]) -> anyhow::Result<Seen> {
     })
 }
 
+/// Returns the main checkout of a git worktree, if a directory is the top of one.
+///
+/// Both have to name each other: anybody can write a file that names a repository.
+pub(super) fn main_checkout(dir: &Path) -> Option<PathBuf> {
+    let link = dir.join(".git");
+    let told = |path: &Path| std::fs::read_to_string(path).ok();
+    let own = dir.join(told(&link)?.trim_end().strip_prefix("gitdir: ")?);
+    let back = own.join(told(&own.join("gitdir"))?.trim_end());
+    if back.canonicalize().ok()? != link.canonicalize().ok()? {
+        return None;
+    }
+    // Two levels above a worktree's own directory is what all of them share.
+    let common = own.canonicalize().ok()?.parent()?.parent()?.to_owned();
+    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
+}
+
 /// Records that the person trusts these bytes at this path.
 pub fn add(home: &Path, path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut record = read(home)?;

@@ -99,6 +99,10 @@ fn every_command_explains_itself() {
         "uninstall",
     ] {
         assert!(verbs.contains(&format!("\n  {work} ")), "{work}");
+        let own = world.ok(["work", work, "--help"]);
+        // A group of verbs has them in its verbs.
+        let is_group = own.contains("\nCommands:\n");
+        assert!(is_group || own.contains("\nExamples:\n  ") && own.contains("\nExit codes: 0 done"), "{own}");
         assert!(world.ok(["work", work, "--help"]).contains(&format!("Usage: sess work {work}")));
     }
     assert!(!verbs.contains("\n  hook "), "{verbs}");
@@ -126,6 +130,16 @@ fn a_typo_is_answered_with_what_was_meant() {
 
 #[test]
 fn completions_are_what_the_shell_reads() {
+    // What bash offers after `sess work cl`.
+    let own = World::new();
+    let script = format!(
+        "{}\nCOMP_WORDS=(sess work cl); COMP_CWORD=2; _sess sess cl work; echo \"${{COMPREPLY[@]}}\"",
+        own.ok(["completions", "bash"])
+    );
+    let script = own.write("completions.sh", &script);
+    let offered = Command::new("bash").arg("--norc").arg(script).output().expect("bash starts");
+    assert_eq!(String::from_utf8_lossy(&offered.stdout).trim(), "claim", "{offered:?}");
+
     let world = World::new();
     for (shell, sign) in
         [("bash", "complete -F _sess"), ("zsh", "#compdef sess"), ("fish", "complete -c sess")]

@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::world::{Run, World};
+use crate::{
+    terminal::in_terminal,
+    world::{Run, World},
+};
 
 /// A remote, and clones of it.
 struct Lab {
@@ -46,6 +49,15 @@ impl Lab {
         run.stdout
     }
 
+    /// Runs git with the hooks that `sess work init` installed; they find `sess` in `bin`.
+    fn git_with_hooks(&self, dir: impl AsRef<Path>, args: &[&str]) -> Run {
+        let mut command = Command::new("git");
+        self.world.clean(&mut command);
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.world.path("bin").display());
+        command.args(args).env("PATH", path).current_dir(self.world.path(dir));
+        command.output().expect("git runs").into()
+    }
+
     fn run(&self, dir: impl AsRef<Path>, args: &[&str]) -> Run {
         let mut command = self.world.command(args.iter().copied());
         command.current_dir(self.world.path(dir)).stdin(Stdio::null()).output().expect("sess starts").into()
@@ -72,7 +84,7 @@ impl Lab {
     fn fails(&self, dir: impl AsRef<Path>, args: &[&str], code: i32, said: &str) {
         let run = self.run(dir, &[&["work"], args].concat());
         run.fails(code, said);
-        let names_next = run.stderr.contains("run `") || run.stderr.contains("--help");
+        let names_next = run.stderr.trim_end().ends_with('`') && run.stderr.contains("; run `");
         assert!(names_next, "{args:?} does not say what to run next: {run:?}");
     }
 
@@ -195,7 +207,7 @@ fn every_kind_of_refusal_has_its_exit_code() {
     lab.clone_named("bob");
     lab.fails("bob", &["claim", &slug], 4, "is claimed by Ann");
     lab.fails("bob", &["takeover", &slug], 4, "it is not stale");
-    lab.fails("bob", &["log", "mine", "--slug", &slug], 4, "is not yours");
+    lab.fails("bob", &["log", "mine", "--slug", &slug], 4, "is claimed by Ann");
 
     std::fs::write(workspace.join("readme.md"), "changed\n").expect("written");
     lab.fails(&workspace, &["complete"], 5, "readme.md");
@@ -226,6 +238,218 @@ fn every_kind_of_refusal_has_its_exit_code() {
     let listed = lab.run("ann", &["work", "list"]);
     assert!(listed.code == 0 && listed.stderr.contains("this is what it said last"), "{listed:?}");
     lab.fails(".", &["list"], 3, "no git repository");
+}
+
+#[test]
+fn every_mistake_names_the_next_command() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let gone = "it's gone/plän 1.md";
+    lab.fails("ann", &["edit", &slug, "--file", gone], 2, "cannot read it's gone/plän 1.md");
+    lab.fails("ann", &["edit", &slug, "--file", gone], 2, r"--file 'it'\''s gone/plän 1.md'`");
+    lab.fails("ann", &["new", "--from", gone], 2, r"run `sess work new --from 'it'\''s gone/plän 1.md'`");
+    lab.fails("ann", &["edit", &slug, "--file", "."], 2, "cannot read .");
+    let latin = lab.world.path("latin.md");
+    std::fs::write(&latin, b"# Caf\xe9\n").expect("written");
+    lab.fails("ann", &["edit", &slug, "--file", &latin.to_string_lossy()], 2, "is not UTF-8 text");
+    lab.fails("ann", &["new"], 2, "run `sess work new \"<title>\"`");
+    let wrong = lab.world.write("wrong.md", "---\ndepends: [\n---\n# X\n");
+    let wrong = wrong.to_string_lossy().into_owned();
+    lab.fails("ann", &["new", "X", "--from", &wrong], 2, "run `sess work new --from ");
+    lab.fails("ann", &["edit", &slug, "--file", &wrong], 2, &format!("run `sess work edit {slug}`"));
+    lab.fails("ann", &["blame", "readme.md"], 2, "run `sess work blame <file>:<line>`");
+    lab.fails("ann", &["list", "--state", "done"], 2, "[possible values: drafting, planned,");
+    lab.fails("ann", &["run", &slug, "--agent", "x"], 2, "there are no agents");
+    lab.worked_on(&slug, "form.txt", "a form\n");
+    lab.fails("ann", &["exec", &slug, "--", "no such program"], 1, "run `command -v 'no such program'`");
+    lab.fails("ann", &["amend", &slug, "--reason", "x", "--file", gone], 2, "cannot read");
+
+    // What somebody wrote in an editor is never lost.
+    let editing = |editor: &str| {
+        let mut command = lab.world.command(["work", "edit", "2026-01-31-other"]);
+        command.env("EDITOR", editor).env_remove("VISUAL").current_dir(lab.world.path("ann"));
+        Run::from(command.stdin(Stdio::null()).output().expect("sess starts"))
+    };
+    lab.ok("ann", &["new", "Other", "--slug", "2026-01-31-other"]);
+    editing("false").fails(1, "the plan is as it was; run `sess work edit 2026-01-31-other --file <file>`");
+    for wrong in [r"printf -- '---\nlabels: [\n---\n' >", r"printf 'Caf\351' >"] {
+        let run = editing(wrong);
+        run.fails(2, "what you wrote is kept in ");
+        let (_, again) =
+            run.stderr.split_once("run `sess work edit 2026-01-31-other --file ").expect("a path");
+        let path = again.trim_end().trim_end_matches('`');
+        assert!(std::fs::metadata(path).is_ok_and(|kept| kept.len() > 3), "{run:?}");
+    }
+}
+
+#[test]
+fn paths_in_the_next_command_can_be_pasted() {
+    let lab = Lab::new();
+    let ann = lab.clone_named("it's \"Ann's\" $HOME é");
+    let slug = lab.planned("Add a form");
+    let claimed = lab.json(&ann, &["claim", &slug]);
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    std::fs::write(workspace.join("readme.md"), "not committed\n").expect("written");
+    let refused = lab.run(&ann, &["work", "complete", &slug]);
+    refused.fails(5, "readme.md");
+    let next = refused.stderr.rsplit_once("run `").expect("a command").1.trim_end().trim_end_matches('`');
+    let mut shell = Command::new("sh");
+    lab.world.clean(&mut shell);
+    let ended = Run::from(shell.args(["-c", &format!("cd / && {next}")]).output().expect("sh starts"));
+    assert!(ended.code == 0 && ended.stdout.contains("readme.md"), "{next}: {ended:?}");
+}
+
+#[test]
+fn errors_are_data_when_data_is_asked_for() {
+    let lab = Lab::new();
+    let check = |args: &[&str], code: i32, kind: &str, next: &str| {
+        let run = lab.run("ann", &[args, &["--json"]].concat());
+        assert_eq!(run.code, code, "{run:?}");
+        let data: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+        let error = &data["error"];
+        assert_eq!((&data["schema_version"], &error["type"]), (&json!(1), &json!(kind)), "{data}");
+        assert_eq!((&error["exitCode"], &error["next"]), (&json!(code), &json!(next)), "{data}");
+        assert!(
+            error["message"].as_str().is_some_and(|text| !text.is_empty() && !text.contains("run `")),
+            "{data}"
+        );
+        // People are told, too.
+        assert!(run.stderr.starts_with("error: "), "{run:?}");
+    };
+    check(&["work", "claim", "../x"], 2, "usage", "sess work list");
+    check(&["work", "claim", "--no-such-option"], 2, "usage", "sess work claim --help");
+    check(&["work", "show", "2025-10-14-nothing"], 3, "not_found", "sess work list");
+    let slug = lab.planned("Add a form");
+    lab.json("ann", &["claim", &slug, "--no-workspace"]);
+    lab.clone_named("bob");
+    let run = lab.run("bob", &["work", "claim", &slug, "--json"]);
+    let data: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(data["error"]["next"], format!("sess work show {slug}"), "{data}");
+    // The same shape everywhere.
+    let run = lab.run("ann", &["read", "nothing", "--json"]);
+    let data: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    assert_eq!(
+        (&data["error"]["type"], &data["error"]["exitCode"]),
+        (&json!("not_found"), &json!(3)),
+        "{data}"
+    );
+    assert!(data["error"]["hint"].is_string(), "{data}");
+}
+
+#[test]
+fn hooks_check_what_is_committed_and_pushed_with_the_real_program() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.world.path("bin")).expect("made");
+    let program = lab.world.path("bin/sess");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sess"), &program).expect("linked");
+    lab.ok("ann", &["init"]);
+    let slug = lab.planned("Add a form");
+    let claimed = lab.json("ann", &["claim", &slug]);
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    let write = |path: &str, text: &str| {
+        let path = workspace.join(path);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        std::fs::remove_file(&path).ok();
+        std::fs::write(path, text).expect("written");
+    };
+    let commit = |message: &str| {
+        assert_eq!(lab.git_with_hooks(&workspace, &["add", "--all"]).code, 0);
+        lab.git_with_hooks(&workspace, &["commit", "--quiet", "-m", message])
+    };
+    let reset = || lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+    let good = format!("[{slug}] feat: a form");
+    #[track_caller]
+    fn check(run: &Run, said: &str, next: &str) {
+        assert!(run.code != 0 && run.stderr.contains(said), "{said}: {run:?}");
+        assert!(run.stderr.contains(&format!("run `{next}")), "{next}: {run:?}");
+    }
+
+    // The message names its session.
+    write("form.txt", "a form\n");
+    check(&commit("feat: a form"), "begin with", &format!("git commit -m \"[{slug}]"));
+    assert_eq!(commit(&good).code, 0);
+    // Elsewhere everybody commits as they like.
+    let elsewhere = lab.git_with_hooks("ann", &["commit", "--quiet", "--allow-empty", "-m", "as I like"]);
+    assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
+    // The plan is frozen.
+    write(&format!("_AGENTS/sessions/active/{slug}/SESSION.md"), "# Another\n");
+    check(&commit(&good), "it stays as it is", "git restore --staged");
+    reset();
+    // The knowledge base is for those who merge it.
+    write("_AGENTS/knowledge/facts.md", "# Facts\n");
+    check(&commit(&good), "only a kb-merge session", &format!("sess work learn --slug {slug}"));
+    reset();
+    write(&format!("_AGENTS/knowledge/sessions/{slug}/learnings.md"), "- forms are hard\n");
+    assert_eq!(commit(&good).code, 0);
+
+    // Whoever lost the work session neither commits nor pushes, as soon as this clone knows.
+    lab.clone_named("bob");
+    lab.ok("bob", &["takeover", &slug, "--force", "--reason", "Ann is away"]);
+    lab.ok("ann", &["list"]);
+    write("form.txt", "another form\n");
+    check(&commit(&good), "is not yours", &format!("sess work show {slug}"));
+    let pushed = lab.git_with_hooks(&workspace, &["push", "--quiet", "origin", "HEAD"]);
+    check(&pushed, "is not yours", &format!("sess work show {slug}"));
+
+    // Without the program everything passes, with a warning.
+    std::fs::remove_file(&program).expect("removed");
+    let passed = commit("as I like");
+    assert!(passed.code == 0 && passed.stderr.contains("warning: sess is not on PATH"), "{passed:?}");
+}
+
+#[test]
+fn whoever_stands_in_a_workspace_that_goes_is_told_where_to_go() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let workspace = lab.worked_on(&slug, "form.txt", "a form\n");
+    let run = lab.run(&workspace, &["work", "complete"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let home = lab.world.path("ann").canonicalize().expect("there");
+    assert!(run.stderr.contains(&format!("run `cd {}`", home.display())), "{run:?}");
+    assert!(!workspace.exists());
+    // Whoever does not, is not; and a program reads it among the notices.
+    let slug = lab.planned("Add another form");
+    let workspace = lab.worked_on(&slug, "other.txt", "a form\n");
+    assert_eq!(lab.json("ann", &["release", &slug])["notices"], json!([]));
+    assert!(!workspace.exists());
+    let workspace = PathBuf::from(lab.json("ann", &["claim", &slug])["workspace"].as_str().expect("a path"));
+    let abandoned = lab.json(&workspace, &["abandon", "--reason", "no"]);
+    assert!(
+        abandoned["notices"][0].as_str().is_some_and(|notice| notice.contains("run `cd ")),
+        "{abandoned}"
+    );
+}
+
+#[test]
+fn what_is_shown_fits_the_terminal() {
+    let lab = Lab::new();
+    let long =
+        "A title that is much longer than any terminal is wide, because somebody could not stop writing";
+    lab.planned(long);
+    let slug = lab.planned("Add a form");
+    lab.worked_on(&slug, "form.txt", "a form\n");
+    let criterion = "word ".repeat(40);
+    let plan = format!("# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] {criterion}\n");
+    let plan = lab.world.write("plan.md", &plan).to_string_lossy().into_owned();
+    lab.ok("ann", &["amend", &slug, "--reason", &"reason ".repeat(30), "--file", &plan]);
+    for width in [80, 120] {
+        for args in [&["list"][..], &["status", &slug], &["drift", &slug], &["doctor"], &["gc", "--dry-run"]]
+        {
+            let mut command = lab.world.command([&["work"], args].concat());
+            command.env("NO_COLOR", "1").current_dir(lab.world.path("ann"));
+            let shown = in_terminal(command, width);
+            assert!(shown.lines().count() > 1, "{args:?}: {shown}");
+            for line in shown.lines() {
+                // A path is one word, and stays whole.
+                let is_path = line.split_whitespace().any(|word| word.starts_with('/'));
+                assert!(is_path || line.chars().count() <= usize::from(width), "{args:?}: {line}");
+            }
+            if args[0] == "status" {
+                assert!(shown.contains("claimed just now"), "times are told in words: {shown}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -398,4 +622,56 @@ fn the_tutorial_works_as_written() {
     for ((text, expects), said) in expected.iter().zip(said) {
         assert!(said.contains(expects), "{expects:?} is not said by {text}\n{said}\n{}", run.stderr);
     }
+}
+
+#[test]
+fn what_is_somebody_elses_is_told_with_its_owner() {
+    let lab = Lab::new();
+    lab.clone_named("bob");
+    let slug = lab.planned("Whose");
+    lab.fails("bob", &["env", &slug], 3, "is planned");
+    lab.ok("ann", &["claim", &slug]);
+    for args in [&["env", &slug][..], &["exec", &slug, "--", "true"], &["log", "--slug", &slug, "x"]] {
+        lab.fails("bob", args, 4, &format!("{slug} is claimed by Ann"));
+    }
+    lab.ok("ann", &["exec", &slug, "--", "true"]);
+}
+
+#[test]
+fn watching_with_nothing_to_run_claims_nothing() {
+    let lab = Lab::new();
+    let slug = lab.planned("Watched");
+    for command in ["", " "] {
+        lab.fails("ann", &["watch", "--once", "--exec", command], 2, "--exec has no command to run");
+    }
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn a_file_that_is_trusted_counts_in_workspaces_too() {
+    let lab = Lab::new();
+    lab.world.write("ann/sess.yaml", "work:\n  gates:\n    there: test -f work.txt\n");
+    assert_eq!(lab.run("ann", &["config", "trust"]).code, 0);
+    let plan =
+        "---\ngates: [there]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] It works\n";
+    let file = lab.world.write("plan.md", plan);
+    let slug = lab.ok("ann", &["new", "Gated", "--from", &file.to_string_lossy()]).trim().to_owned();
+    lab.ok("ann", &["ready", &slug]);
+    let workspace = lab.worked_on(&slug, "other.txt", "x\n");
+    lab.fails(&workspace, &["complete"], 8, "the gate there failed");
+    // One that the branch brings is anybody's.
+    std::fs::write(workspace.join("sess.yaml"), "work:\n  gates:\n    there: 'true'\n").expect("written");
+    lab.git(&workspace, &["add", "sess.yaml"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: cheat")]);
+    lab.fails(&workspace, &["complete"], 8, "the gate there failed");
+    // A directory that only says that it is a worktree is none.
+    let link = std::fs::read_to_string(workspace.join(".git")).expect("a link");
+    std::fs::create_dir(lab.world.path("elsewhere")).expect("made");
+    std::fs::write(lab.world.path("elsewhere/.git"), link).expect("written");
+    let shown = lab.run("elsewhere", &["config", "show"]);
+    assert!(!shown.stdout.contains("test -f work.txt"), "{shown:?}");
+    std::fs::write(workspace.join("work.txt"), "x\n").expect("written");
+    lab.git(&workspace, &["add", "work.txt"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    lab.ok(&workspace, &["complete"]);
 }

@@ -34,9 +34,12 @@ pub(in crate::gateway) async fn login(call: Call) -> Result<Response, Problem> {
         state.guesses.check(peer, given)?;
         state.guesses.failed(peer);
         state.metrics.refused_logins.add(1);
-        return Err(Problem::unauthorized(
-            "this does not let anybody in: a link counts once and for a minute; `sess open` makes a new one",
-        ));
+        return Err(Problem::unauthorized(match &body.code {
+            Some(_) => {
+                "a code that was used or is older than a minute lets nobody in; `sess open` makes a new link"
+            }
+            None => "this token does not let anybody in; `sess token` prints yours",
+        }));
     };
     state.guesses.counted(secret.reveal());
     let agent = access.agent.as_ref().map(ToString::to_string);

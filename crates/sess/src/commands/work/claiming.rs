@@ -88,12 +88,12 @@ fn tell_claimed(here: &Here<'_>, claimed: &Claimed, verb: &str) -> anyhow::Resul
 /// Prints the identity of a work session, as a shell takes it.
 pub(super) fn env(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let state = here.state(&slug)?.ok_or_else(|| Error::from(sess_work::Refusal::NotFound(slug.clone())))?;
+    here.work.check_own(&slug)?;
     let env = here.work.env(&slug);
     if here.output.json {
         let env: serde_json::Map<String, Value> =
             env.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        return here.tell(&slug, state, json!({ "env": env }), &[], "");
+        return here.tell(&slug, State::Active, json!({ "env": env }), &[], "");
     }
     for (name, value) in env {
         here.output.line(&format!("export {name}={}", quoted(&value)))?;
@@ -111,16 +111,22 @@ pub(super) fn exec(here: &Here<'_>, one: One, command: &[OsString]) -> anyhow::R
 
 /// Runs a command in the workspace, as the work session, and keeps the lease meanwhile; returns its exit code.
 pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<ExitCode> {
-    let workspace = here.work.workspace(slug).ok_or_else(|| {
-        Error::wrong_state(format!("{slug} has no workspace in this clone"))
+    let Some(workspace) = here.work.workspace(slug) else {
+        // Somebody else's has none either, and that is what counts.
+        here.work.check_own(slug)?;
+        return Err(Error::wrong_state(format!("{slug} has no workspace in this clone"))
             .next(format!("sess work claim {slug}"))
-    })?;
+            .into());
+    };
     // The terminal sends Ctrl-C to the command, too, which decides what to do about it: we wait for its end.
     let _heard = signal(SignalKind::interrupt())?;
     command.current_dir(&workspace).envs(here.work.env(slug));
     let ended = here.work.while_renewing(slug, || command.status())?;
     let program = Path::new(command.get_program()).display();
-    let status = ended.with_context(|| format!("cannot run {program}"))?;
+    let status = ended.map_err(|error| {
+        Error::failed(format!("cannot run {program}: {error}"))
+            .next(format!("command -v {}", quoted(program)))
+    })?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
@@ -155,7 +161,8 @@ pub(super) fn abandon(here: &Here<'_>, one: One, reason: &str) -> anyhow::Result
 
 pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let text = file.map(text_of).transpose()?;
+    let again = format!("sess work amend {slug} --file <file> --reason …");
+    let text = file.map(|file| text_of(file, &again)).transpose()?;
     let record = here.work.amend(&slug, text.as_deref(), reason)?;
     let amendments = &record.claim.amendments;
     let told = format!("the plan of {slug} is amended; what it was, and why, stays on record");
@@ -165,7 +172,10 @@ pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>
 pub(super) fn complete(here: &Here<'_>, one: One, notes: Option<String>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
     let notes = match notes {
-        Some(given) if Path::new(&given).is_file() => Some(text_of(Path::new(&given))?),
+        Some(given) if Path::new(&given).is_file() => {
+            let again = format!("sess work complete {slug} --notes \"<text>\"");
+            Some(text_of(Path::new(&given), &again)?)
+        }
         notes => notes,
     };
     let done = here.work.complete(&slug, notes.as_deref())?;

@@ -2,24 +2,19 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::json;
-use sess_work::{Brief, Draft, State};
+use sess_work::{Brief, Draft, Error, Slug, State, quoted};
 
 use super::{Here, text_of};
-use crate::{
-    cli::work::{New, One},
-    output::Usage,
-};
+use crate::cli::work::{New, One};
 
 pub(super) fn new(here: &Here<'_>, args: New) -> anyhow::Result<()> {
-    let text = args.from.as_deref().map(text_of).transpose()?;
-    let title = match (args.title, &text) {
-        (Some(title), _) => title,
-        (None, Some(text)) => Brief::parse(text)?.title,
-        (None, None) if args.slug.is_some() => String::new(),
-        (None, None) => return Err(Usage("a title is missing: sess work new \"<title>\"".to_owned()).into()),
-    };
+    let again = args.from.as_deref().map(|file| format!("sess work new --from {}", quoted(file.display())));
+    let again = again.unwrap_or_else(|| "sess work new \"<title>\"".to_owned());
+    let text = args.from.as_deref().map(|file| text_of(file, &again)).transpose()?;
+    let brief = text.as_deref().map(Brief::parse).transpose().map_err(|error| error.next(again))?;
+    let title = args.title.or(brief.map(|brief| brief.title)).unwrap_or_default();
     let draft = Draft {
         title,
         context: args.context,
@@ -40,27 +35,46 @@ pub(super) fn new(here: &Here<'_>, args: New) -> anyhow::Result<()> {
 pub(super) fn edit(here: &Here<'_>, one: One, file: Option<&Path>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
     let (before, old) = here.work.editable(&slug)?;
-    let (new, kept) = match file {
-        Some(file) => (text_of(file)?, None),
+    let (new, written) = match file {
+        Some(file) => {
+            let again = format!("sess work edit {slug} --file {}", quoted(file.display()));
+            (text_of(file, &again)?, None)
+        }
         None => {
-            let (text, file) = edited(here, &old)?;
-            (text, Some(file))
+            let file = edited(here, &slug, &old)?;
+            match text_of(file.path(), "") {
+                Ok(text) => (text, Some(file)),
+                Err(error) => return Err(kept(&slug, file, error).into()),
+            }
         }
     };
     let is_same = new == old;
     if !is_same && let Err(error) = here.work.edit(&slug, Some(&before), &new) {
-        if let Some(Ok((_, path))) = kept.map(tempfile::NamedTempFile::keep) {
-            here.output.say(&format!("what you wrote is kept in {}", path.display()));
+        return Err(match written {
+            Some(file) => kept(&slug, file, error),
+            None => error,
         }
-        return Err(error.into());
+        .into());
     }
     let state = here.state(&slug)?.unwrap_or(State::Drafting);
     let told = if is_same { "is as it was" } else { "is changed" };
     here.tell(&slug, state, json!({ "changed": !is_same }), &[], &format!("the plan of {slug} {told}"))
 }
 
+/// Leaves what a person wrote where they find it, and says how to go on with it.
+fn kept(slug: &Slug, file: tempfile::NamedTempFile, error: Error) -> Error {
+    match file.keep() {
+        Ok((_, path)) => {
+            let message = format!("{}; what you wrote is kept in {}", error.message(), path.display());
+            let again = format!("sess work edit {slug} --file {}", quoted(path.display()));
+            Error::new(error.kind, message).next(again)
+        }
+        Err(_) => error,
+    }
+}
+
 /// Lets the person change a text; the file is there until it is dropped.
-fn edited(here: &Here<'_>, old: &str) -> anyhow::Result<(String, tempfile::NamedTempFile)> {
+fn edited(here: &Here<'_>, slug: &Slug, old: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     let variable = |name: &str| {
         let set = here.context.env.iter().find(|(key, value)| key == name && !value.is_empty());
         set.map(|(_, value)| value.as_str())
@@ -75,10 +89,10 @@ fn edited(here: &Here<'_>, old: &str) -> anyhow::Result<(String, tempfile::Named
         .status()
         .with_context(|| format!("cannot start the editor {editor}"))?;
     if !status.success() {
-        bail!("the editor {editor} ended with {status}; the plan is as it was");
+        let what = format!("the editor {editor} ended with {status}, and the plan is as it was");
+        return Err(Error::failed(what).next(format!("sess work edit {slug} --file <file>")).into());
     }
-    let new = std::fs::read_to_string(file.path()).context("cannot read back what you wrote")?;
-    Ok((new, file))
+    Ok(file)
 }
 
 pub(super) fn ready(here: &Here<'_>, one: One) -> anyhow::Result<()> {

@@ -1,13 +1,10 @@
-//! What is known: the knowledge base, what an agent needs to begin, where a line of code comes from.
+//! What is known: the knowledge base, and what an agent needs to begin.
 
 use serde_json::json;
 use sess_work::State;
 
-use super::{Here, listing::describe, size_of};
-use crate::{
-    cli::work::{Kb, One},
-    output::Usage,
-};
+use super::{Here, size_of};
+use crate::cli::work::{Kb, One};
 
 pub(super) fn kb(here: &Here<'_>, args: Kb) -> anyhow::Result<()> {
     match args {
@@ -50,19 +47,4 @@ pub(super) fn context(here: &Here<'_>, one: One, bytes: usize) -> anyhow::Result
         return here.tell(&slug, state, json!({ "context": text }), &[], "");
     }
     here.output.foreign(&text)
-}
-
-pub(super) fn blame(here: &Here<'_>, place: &str) -> anyhow::Result<()> {
-    let parsed = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u64>().ok()?)));
-    let Some((file, line)) = parsed.filter(|(file, line)| !file.is_empty() && *line > 0) else {
-        return Err(Usage(format!(
-            "{place:?} names no line: expected a file and a number, such as src/main.rs:42"
-        ))
-        .into());
-    };
-    let blame = here.work.blame(file, line)?;
-    if here.output.json {
-        return here.output.data(&blame);
-    }
-    describe(here, &serde_json::to_value(&blame)?)
 }

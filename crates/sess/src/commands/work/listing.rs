@@ -1,22 +1,16 @@
-//! What there is: lists, one work session in full, how it stands, and how far it went from its plan.
+//! What there is: lists, and one work session in full.
 
 use console::Style;
-use serde_json::{Value, json};
-use sess_work::Row;
+use serde_json::json;
+use sess_core::Timestamp;
+use sess_work::{Holder, Row};
 
-use super::{
-    Here, holder_of, lease_left,
-    repository::{list as items, text, words},
-    style_of,
-};
+use super::{Here, holder_of, lease_left, style_of};
 use crate::{
     cli::work::{List, One},
     config::now,
-    output::{one_line, visible},
+    output::{Output, ago, one_line},
 };
-
-const HEADER: [&str; 5] = ["STATE", "WORK SESSION", "WHO", "LEASE", "TITLE"];
-const TITLE: usize = 4;
 
 pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
     let seen = here.work.see_or_recall()?;
@@ -33,20 +27,27 @@ pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
         return Ok(());
     }
     let now = now();
+    // Who has what, and for how long, is worth two columns only when somebody has something.
+    let is_held = rows.iter().any(|row| row.holder.is_some());
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let holder = row.holder.as_ref();
-            vec![
-                row.state.to_string(),
-                row.slug.to_string(),
-                holder.map(holder_of).unwrap_or_default(),
-                holder.map(|holder| lease_left(&holder.until, now)).unwrap_or_default(),
-                about(row),
-            ]
+            let mut cells = vec![row.state.to_string(), row.slug.to_string()];
+            if is_held {
+                let holder = row.holder.as_ref();
+                cells.push(holder.map(holder_of).unwrap_or_default());
+                cells.push(holder.map(|holder| lease_left(&holder.until, now)).unwrap_or_default());
+            }
+            cells.push(about(row));
+            cells
         })
         .collect();
-    let lines = here.output.lines(&HEADER, TITLE, &cells, &|row, column| match column {
+    let header: &[&str] = if is_held {
+        &["STATE", "WORK SESSION", "WHO", "LEASE", "TITLE"]
+    } else {
+        &["STATE", "WORK SESSION", "TITLE"]
+    };
+    let lines = here.output.lines(header, header.len() - 1, &cells, &|row, column| match column {
         0 => style_of(rows[row].state),
         3 if rows[row].holder.as_ref().is_some_and(|holder| holder.stale) => Style::new().red(),
         _ => Style::new(),
@@ -79,160 +80,67 @@ pub(super) fn show(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     if here.output.json {
         return here.output.data(&shown);
     }
-    let (row, now) = (&shown.row, now());
-    let line = |name: &str, value: &str| {
-        if value.is_empty() { Ok(()) } else { here.output.line(&format!("{name:<10} {}", one_line(value))) }
-    };
-    here.output.line(&Style::new().bold().apply_to(one_line(&row.title)).to_string())?;
+    let (output, row, now) = (here.output, &shown.row, now());
+    let field = |name: &str, value: &str| output.field(name, &one_line(value));
+    output.line(&Style::new().bold().apply_to(one_line(&row.title)).to_string())?;
+    field("name", slug.as_str())?;
     let state = style_of(row.state).apply_to(row.state);
-    here.output.line(&format!("{:<10} {slug}", "name"))?;
-    here.output.line(&format!(
-        "{:<10} {state}{}",
-        "state",
-        if row.ready { ", can be claimed" } else { "" }
-    ))?;
-    if let Some(holder) = &row.holder {
-        let lease = lease_left(&holder.until, now);
-        line("who", &format!("{} on {}, since {}", holder_of(holder), holder.host, holder.since))?;
-        line("lease", &format!("{lease}, fence {}, attempt {}", holder.fence, holder.attempt))?;
-    }
-    line("labels", &row.labels.join(", "))?;
-    line("depends", &row.depends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))?;
-    line("waits for", &row.waits_for.join(", "))?;
-    line("parent", row.parent.as_ref().map(sess_work::Slug::as_str).unwrap_or_default())?;
-    line("branch", shown.branch.as_deref().unwrap_or_default())?;
-    line("workspace", shown.workspace.as_deref().unwrap_or_default())?;
-    line("sessions", &shown.sessions.join(", "))?;
-    line("note", row.note.as_deref().unwrap_or_default())?;
-    for past in &shown.history {
+    output.field("state", &format!("{state}{}", if row.ready { ", can be claimed" } else { "" }))?;
+    tell_holder(here, row.holder.as_ref())?;
+    field("labels", &row.labels.join(", "))?;
+    field("depends on", &row.depends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))?;
+    field("waits for", &row.waits_for.join(", "))?;
+    field("parent", row.parent.as_ref().map(sess_work::Slug::as_str).unwrap_or_default())?;
+    field("branch", shown.branch.as_deref().unwrap_or_default())?;
+    field("workspace", shown.workspace.as_deref().unwrap_or_default())?;
+    field("agents", &shown.sessions.join(", "))?;
+    field("note", row.note.as_deref().unwrap_or_default())?;
+    for (n, past) in shown.history.iter().enumerate() {
         let by = past
             .agent
             .as_ref()
             .map_or_else(|| past.name.clone(), |agent| format!("{agent} of {}", past.name));
         let reason = past.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        line(
-            "history",
-            &format!("{} {} by {by}, fence {}{reason}", past.at, text(&json!(past.phase)), past.fence),
-        )?;
+        let told = format!(
+            "{} by {by}, fence {}, {}{reason}",
+            past.phase.as_str(),
+            past.fence,
+            when(output, &past.at, now)
+        );
+        output.field(if n == 0 { "history" } else { " " }, &one_line(&told))?;
     }
-    here.output.line("")?;
-    here.output.foreign(&ended(&shown.plan))?;
+    output.line("")?;
+    output.foreign(&ended(&shown.plan))?;
     if let Some(worklog) = &shown.worklog {
-        here.output.line("")?;
-        here.output.foreign(&ended(worklog))?;
+        output.line("")?;
+        output.foreign(&ended(worklog))?;
     }
     Ok(())
+}
+
+/// Says who has a work session, since when, and for how long yet.
+pub(super) fn tell_holder(here: &Here<'_>, holder: Option<&Holder>) -> anyhow::Result<()> {
+    let Some(holder) = holder else { return Ok(()) };
+    let since = when(here.output, &holder.since, now());
+    let who = format!("{} on {}, claimed {since}", holder_of(holder), holder.host);
+    here.output.field("who", &one_line(&who))?;
+    let left = lease_left(&holder.until, now());
+    let left = if holder.stale {
+        Style::new().red().apply_to(left)
+    } else {
+        Style::new().apply_to(format!("{left} left"))
+    };
+    here.output.field("lease", &format!("{left}, fence {}, attempt {}", holder.fence, holder.attempt))
+}
+
+/// Says when something was: how long ago to whoever looks, and the time itself to a program.
+pub(super) fn when(output: &Output, at: &str, now: Timestamp) -> String {
+    match Timestamp::parse_rfc3339(at).filter(|_| output.is_terminal()) {
+        Some(at) => ago(at, now),
+        None => at.to_owned(),
+    }
 }
 
 fn ended(text: &str) -> String {
     format!("{}\n", text.trim_end())
-}
-
-pub(super) fn status(here: &Here<'_>, one: One) -> anyhow::Result<()> {
-    let slug = here.meant(one)?;
-    let status = here.work.status(&slug)?;
-    if here.output.json {
-        return here.output.data(&status);
-    }
-    describe(here, &serde_json::to_value(&status)?)
-}
-
-/// Prints an answer as its fields say it, a line each.
-pub(super) fn describe(here: &Here<'_>, data: &Value) -> anyhow::Result<()> {
-    for (name, value) in data.as_object().into_iter().flatten() {
-        let is_empty = value.as_array().is_some_and(Vec::is_empty);
-        if value.is_null() || is_empty {
-            continue;
-        }
-        here.output.line(&format!("{:<12} {}", one_line(&words(name)), one_line(&text(value))))?;
-    }
-    Ok(())
-}
-
-pub(super) fn drift(here: &Here<'_>, one: One) -> anyhow::Result<()> {
-    let slug = here.meant(one)?;
-    let drift = here.work.drift(&slug)?;
-    if here.output.json {
-        return here.output.data(&drift);
-    }
-    for line in drift_lines(&serde_json::to_value(&drift)?) {
-        here.output.line(&visible(&line))?;
-    }
-    Ok(())
-}
-
-/// Writes the report of what became of a plan.
-fn drift_lines(drift: &Value) -> Vec<String> {
-    let mut lines = vec![format!("{} is {}", text(&drift["slug"]), text(&drift["state"]))];
-    let criteria: Vec<&Value> = items(&drift["criteria"]).collect();
-    let done = criteria.iter().filter(|criterion| criterion["done"] == json!(true)).count();
-    lines.push(format!("\ncriteria: {done} of {} done", criteria.len()));
-    for criterion in criteria {
-        let mark = if criterion["done"] == json!(true) { 'x' } else { ' ' };
-        let change = criterion["change"].as_str().map(|change| format!(" ({change})")).unwrap_or_default();
-        lines.push(format!("  [{mark}] {}{change}", one_line(&text(&criterion["text"]))));
-    }
-    let files = &drift["files"];
-    let count = |name: &str| items(&files[name]).count();
-    lines.push(format!("\nfiles: {} changed, {} outside the plan", count("changed"), count("outside")));
-    let outside: Vec<&Value> = items(&files["outside"]).collect();
-    for path in items(&files["changed"]) {
-        let shared = items(&files["shared"]).find(|shared| shared["path"] == *path);
-        let mut note = String::new();
-        if outside.contains(&path) {
-            note += "  outside the plan";
-        }
-        if let Some(shared) = shared {
-            note += &format!("  also changed by {}", text(&shared["with"]));
-        }
-        lines.push(format!("  {}{note}", one_line(&text(path))));
-    }
-    for (name, title) in [("subsessions", "sub-sessions"), ("amendments", "amendments")] {
-        let found: Vec<&Value> = items(&drift[name]).collect();
-        if found.is_empty() {
-            continue;
-        }
-        lines.push(format!("\n{title}: {}", found.len()));
-        for item in found {
-            let told = match item.get("reason") {
-                Some(reason) => format!("{} {}", text(&item["at"]), text(reason)),
-                None => text(item),
-            };
-            lines.push(format!("  {}", one_line(&told)));
-        }
-    }
-    let time = &drift["time"];
-    if let Some(spent) = time["spentMinutes"].as_u64() {
-        let of = time["estimateMinutes"].as_u64().map(|of| format!(" of {of} min")).unwrap_or_default();
-        lines.push(format!("\ntime: {spent} min{of}"));
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_report_names_what_differs_from_the_plan() {
-        let drift = json!({
-            "slug": "2025-10-14-x", "state": "active",
-            "criteria": [
-                { "text": "A", "done": true }, { "text": "B\u{1b}", "done": false, "change": "added" },
-            ],
-            "files": {
-                "changed": ["a.rs", "b.rs"], "outside": ["b.rs"],
-                "shared": [{ "path": "a.rs", "with": ["2025-10-14-y"] }],
-            },
-            "subsessions": ["another form"],
-            "amendments": [{ "at": "2025-10-14T00:00:00Z", "reason": "it was wrong" }],
-            "time": { "spentMinutes": 30, "estimateMinutes": 240 },
-        });
-        let told = drift_lines(&drift).join("\n");
-        let expected = "2025-10-14-x is active\n\ncriteria: 1 of 2 done\n  [x] A\n  [ ] B␛ (added)\n\n\
-             files: 2 changed, 1 outside the plan\n  a.rs  also changed by 2025-10-14-y\n  b.rs  outside the plan\n\n\
-             sub-sessions: 1\n  another form\n\namendments: 1\n  2025-10-14T00:00:00Z it was wrong\n\n\
-             time: 30 min of 240 min";
-        assert_eq!(told, expected);
-    }
 }

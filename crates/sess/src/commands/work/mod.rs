@@ -6,6 +6,7 @@ mod drafting;
 mod knowledge;
 mod listing;
 mod notes;
+mod reports;
 mod repository;
 mod running;
 mod watching;
@@ -16,16 +17,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
 use console::Style;
 use serde_json::{Map, Value, json};
 use sess_core::Timestamp;
-use sess_work::{Slug, State};
+use sess_work::{Error, Slug, State, quoted};
 
 use super::Context;
 use crate::{
     cli::work::{One, Work as Verb},
-    output::{Output, Usage, one_line},
+    output::{Output, ReaderGone, Usage, one_line},
 };
 
 /// The largest plan or text that is read from a file.
@@ -39,14 +39,22 @@ struct Here<'a> {
 }
 
 pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Result<ExitCode> {
-    let dir = PathBuf::from(
-        context
-            .app
-            .settings()
-            .cwd
-            .as_ref()
-            .context("the working directory is gone: change to another one")?,
-    );
+    carry_out(context, output, verb).await.map_err(with_next)
+}
+
+/// Every error of a work session says what to run next: one that does not know better, where to look.
+fn with_next(error: anyhow::Error) -> anyhow::Error {
+    let is_told = error.is::<Error>() || error.is::<sess_app::Error>() || error.is::<ReaderGone>();
+    match error.downcast_ref::<Usage>() {
+        _ if is_told => error,
+        Some(Usage(text)) => Error::usage(text.clone()).next("sess work --help").into(),
+        None => Error::failed(format!("{error:#}")).into(),
+    }
+}
+
+async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Result<ExitCode> {
+    let dir = context.app.settings().cwd.as_ref().map(PathBuf::from);
+    let dir = dir.ok_or_else(|| Error::wrong_state("the working directory is gone").next("cd"))?;
     let work = context.app.work(&context.caller, &dir).await?;
     let here = Here { context, output, work };
     match verb {
@@ -67,8 +75,8 @@ pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Resu
         Verb::Learn(note) => notes::note(&here, sess_work::Note::Learning, note)?,
         Verb::Sync(one) => notes::sync(&here, one)?,
         Verb::Land(one) => notes::land(&here, one)?,
-        Verb::Status(one) => listing::status(&here, one)?,
-        Verb::Drift(one) => listing::drift(&here, one)?,
+        Verb::Status(one) => reports::status(&here, one)?,
+        Verb::Drift(one) => reports::drift(&here, one)?,
         Verb::Heartbeat(one) => claiming::heartbeat(&here, one)?,
         Verb::Release { one, reason } => claiming::release(&here, one, reason.as_deref())?,
         Verb::Takeover { one, force, reason, place } => {
@@ -82,7 +90,7 @@ pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Resu
         Verb::Kb(args) => knowledge::kb(&here, args)?,
         Verb::Adopt { path, title } => claiming::adopt(&here, path.as_deref(), title.as_deref())?,
         Verb::Context { one, bytes } => knowledge::context(&here, one, bytes)?,
-        Verb::Blame { place } => knowledge::blame(&here, &place)?,
+        Verb::Blame { place } => reports::blame(&here, &place)?,
         Verb::Run { one, agent, yolo } => return Box::pin(running::run(&here, one, &agent, yolo)).await,
         Verb::Doctor { repair } => repository::doctor(&here, repair)?,
         Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
@@ -119,6 +127,7 @@ impl Here<'_> {
         notices: &[String],
         sentence: &str,
     ) -> anyhow::Result<()> {
+        let notices: Vec<String> = notices.iter().cloned().chain(self.gone()).collect();
         if self.output.json {
             let mut data =
                 Map::from_iter([("slug".to_owned(), json!(slug)), ("state".to_owned(), json!(state))]);
@@ -129,8 +138,17 @@ impl Here<'_> {
             return self.output.data(&data);
         }
         self.output.line(&one_line(sentence))?;
-        self.notice(notices);
+        self.notice(&notices);
         Ok(())
+    }
+
+    /// Tells a caller whose own directory went with the workspace where to go.
+    fn gone(&self) -> Option<String> {
+        let dir = self.context.app.settings().cwd.as_ref()?;
+        let home = quoted(self.work.repo().main().display());
+        (!Path::new(dir).exists()).then(|| {
+            format!("the workspace is removed, and with it the directory that you are in: run `cd {home}`")
+        })
     }
 
     fn notice(&self, notices: &[String]) {
@@ -147,20 +165,22 @@ impl Here<'_> {
     }
 }
 
-/// Reads a text that a file, or standard input as `-`, holds.
-fn text_of(file: &Path) -> anyhow::Result<String> {
+/// Reads a text that a file, or standard input as `-`, holds; `again` is the command to run with a better one.
+fn text_of(file: &Path, again: &str) -> sess_work::Result<String> {
+    let is_input = file.as_os_str() == "-";
+    let name = if is_input { "standard input".to_owned() } else { file.display().to_string() };
+    let wrong = |what: String| Error::usage(what).next(again);
     let mut bytes = Vec::new();
-    let cannot = || format!("cannot read {}", file.display());
-    if file.as_os_str() == "-" {
-        std::io::stdin().take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    let read = if is_input {
+        std::io::stdin().take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)
     } else {
-        let opened = std::fs::File::open(file).map_err(|error| Usage(format!("{}: {error}", cannot())))?;
-        opened.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
-    }
+        std::fs::File::open(file).and_then(|opened| opened.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| wrong(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(Usage(format!("{} is larger than {TEXT_BYTES_MAX} bytes", file.display())).into());
+        return Err(wrong(format!("{name} is larger than {TEXT_BYTES_MAX} bytes")));
     }
-    Ok(String::from_utf8(bytes).map_err(|_| Usage(format!("{} is not UTF-8 text", file.display())))?)
+    String::from_utf8(bytes).map_err(|_| wrong(format!("{name} is not UTF-8 text")))
 }
 
 /// Returns how the word for a state looks.

@@ -7,7 +7,7 @@ use super::{Here, text_of};
 use crate::cli::work::{Note as Args, One};
 
 fn words(text: String) -> anyhow::Result<String> {
-    if text == "-" { text_of("-".as_ref()) } else { Ok(text) }
+    if text == "-" { Ok(text_of("-".as_ref(), "sess work log \"<text>\"")?) } else { Ok(text) }
 }
 
 pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! What concerns the repository as a whole: init, doctor, gc, uninstall.
 
-use serde_json::{Value, json};
-use sess_work::InitOptions;
+use console::Style;
+use sess_work::{CheckRow, InitOptions};
 
 use super::{Here, size_of};
 
@@ -26,27 +26,51 @@ pub(super) fn doctor(here: &Here<'_>, repair: bool) -> anyhow::Result<()> {
     if here.output.json {
         return here.output.data(&checkup);
     }
-    let data = serde_json::to_value(&checkup)?;
-    let rows: Vec<Vec<String>> = list(&data["rows"])
+    if checkup.rows.is_empty() {
+        here.output.say("there are no work sessions");
+    } else {
+        tell_rows(here, &checkup.rows)?;
+    }
+    // What is not well is told in full, where a table would cut it.
+    for row in &checkup.rows {
+        match &row.next {
+            Some(next) => here.output.notice(&format!("{}: {}: run `{next}`", row.slug, row.meaning)),
+            None if row.repaired => here.output.notice(&format!("{} is repaired: {}", row.slug, row.meaning)),
+            None => {}
+        }
+    }
+    for finding in &checkup.findings {
+        here.output.notice(finding);
+    }
+    Ok(())
+}
+
+/// Prints the table of claims and directories, and whether they go together.
+fn tell_rows(here: &Here<'_>, rows: &[CheckRow]) -> anyhow::Result<()> {
+    let health = |row: &CheckRow| match (&row.next, row.repaired) {
+        (_, true) => "repaired",
+        (Some(_), false) => "look",
+        (None, false) => "well",
+    };
+    let cells: Vec<Vec<String>> = rows
+        .iter()
         .map(|row| {
-            let repaired = if row["repaired"] == json!(true) { "repaired" } else { "" };
-            let meaning = [repaired, &text(&row["meaning"])].join(" ").trim().to_owned();
             vec![
-                text(&row["slug"]),
-                text(&row["directory"]),
-                text(&row["claim"]),
-                meaning,
-                text(&row["next"]),
+                health(row).to_owned(),
+                row.slug.to_string(),
+                row.directory.map(|state| state.to_string()).unwrap_or_default(),
+                row.claim.clone().unwrap_or_default(),
             ]
         })
         .collect();
-    if rows.is_empty() {
-        here.output.say("there are no work sessions");
-    } else {
-        here.output.table(&["WORK SESSION", "DIRECTORY", "CLAIM", "MEANS", "NEXT"], 3, &rows)?;
-    }
-    for finding in list(&data["findings"]) {
-        here.output.notice(&text(finding));
+    let header = ["", "WORK SESSION", "DIRECTORY", "CLAIM"];
+    let lines = here.output.lines(&header, 3, &cells, &|row, column| match (column, &rows[row].next) {
+        (0, Some(_)) => Style::new().yellow(),
+        (0, None) => Style::new().green(),
+        _ => Style::new(),
+    });
+    for line in lines {
+        here.output.line(&line)?;
     }
     Ok(())
 }
@@ -56,71 +80,34 @@ pub(super) fn gc(here: &Here<'_>, dry_run: bool) -> anyhow::Result<()> {
     if here.output.json {
         return here.output.data(&gc);
     }
-    let data = serde_json::to_value(&gc)?;
-    let rows: Vec<Vec<String>> = list(&data["workspaces"])
+    let rows: Vec<Vec<String>> = gc
+        .workspaces
+        .iter()
         .map(|item| {
-            let fate = match (item["removed"] == json!(true), dry_run) {
+            let fate = match (item.removed, dry_run) {
                 (true, true) => "would go",
                 (true, false) => "removed",
                 (false, _) => "stays",
             };
-            let size = size_of(item["bytes"].as_u64().unwrap_or_default());
-            vec![text(&item["path"]), size, fate.to_owned(), text(&item["reason"])]
+            vec![item.path.clone(), size_of(item.bytes), fate.to_owned(), item.reason.clone()]
         })
         .collect();
     if !rows.is_empty() {
         here.output.table(&["WORKSPACE", "SIZE", "", "WHY"], 3, &rows)?;
     }
-    let (archived, refs) = (text(&data["archived"]), text(&data["refs"]));
     let would = if dry_run { "would be " } else { "" };
-    here.output.line(&format!("{archived} ended claims {would}archived, {refs} refs {would}cleaned up"))
+    here.output
+        .line(&format!("{} ended claims {would}archived, {} refs {would}cleaned up", gc.archived, gc.refs))
 }
 
 pub(super) fn uninstall(here: &Here<'_>) -> anyhow::Result<()> {
-    let changed = here.work.uninstall()?;
+    let report = here.work.uninstall()?;
     if here.output.json {
-        return here.output.data(&json!({ "changed": changed }));
+        return here.output.data(&report);
     }
-    if changed.is_empty() {
-        here.output.line("nothing of ours is in this clone")?;
-    }
-    for line in &changed {
+    for line in &report.changed {
         here.output.line(&crate::output::one_line(line))?;
     }
+    here.notice(&report.notices);
     Ok(())
-}
-
-/// Returns the items of a list; none when it is none.
-pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Returns a value as a cell of a table has it.
-pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
-        Value::Number(number) => number.to_string(),
-        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
-        Value::Object(fields) => {
-            let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            fields
-                .map(|(name, value)| format!("{} {}", words(name), text(value)))
-                .collect::<Vec<_>>()
-                .join(" · ")
-        }
-    }
-}
-
-/// Returns the name of a field as people write it: `openCriteria` is "open criteria".
-pub(super) fn words(name: &str) -> String {
-    name.chars().fold(String::new(), |mut words, c| {
-        if c.is_ascii_uppercase() {
-            words.push(' ');
-        }
-        words.push(c.to_ascii_lowercase());
-        words
-    })
 }

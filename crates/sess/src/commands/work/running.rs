@@ -11,7 +11,7 @@ use sess_core::{
     run::{Run, RunState},
     session::NewSession,
 };
-use sess_work::{ClaimOptions, Note, PLAN_FILE, Slug, State, Work};
+use sess_work::{ClaimOptions, Error, Note, PLAN_FILE, Slug, State, Work};
 use tokio_util::sync::CancellationToken;
 
 use super::{Here, claiming};
@@ -21,7 +21,6 @@ use crate::{
         run::{agents_in, exec, lease, second_signal},
         wait::told,
     },
-    output::Usage,
 };
 
 /// How much an agent is told when it begins.
@@ -33,10 +32,8 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     let context = here.context;
     let slug = here.meant(one)?;
     let team = context.config.team.clone().ok_or_else(|| {
-        Usage(
-            "there are no agents: add `agents:` to the configuration, or name a file with --config"
-                .to_owned(),
-        )
+        Error::usage("there are no agents: add `agents:` to the configuration, or name a file with --config")
+            .next("sess config show")
     })?;
     let onlooker = Arc::new(exec::Onlooker::new(false, context.redaction));
     let trust = if yolo { Trust::All } else { Trust::Ask };

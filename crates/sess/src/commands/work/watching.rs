@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::json;
-use sess_work::{Claimed, Kind, State};
+use sess_work::{Claimed, Error, Kind, State};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Here, claiming};
@@ -16,6 +16,10 @@ use crate::{cli::work::Watch, commands::wait::INTERRUPTED};
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 pub(super) async fn watch(here: &Here<'_>, args: Watch) -> anyhow::Result<ExitCode> {
+    // It would end at once, again and again, and leave everything claimed.
+    if args.exec.as_ref().is_some_and(|command| command.trim().is_empty()) {
+        return Err(Error::usage("--exec has no command to run").next("sess work watch --help").into());
+    }
     let options = claiming::options(&args.place, false);
     let mut has_said = false;
     // Heard from the beginning on: one that comes while a command runs counts afterwards.

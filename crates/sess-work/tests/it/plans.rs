@@ -1,0 +1,90 @@
+//! What plans say, whatever the repository's own templates have a place for.
+
+use std::fs;
+
+use sess_work::{Brief, ClaimOptions, Draft, Kind, Note, State, Work, WorkKind};
+
+use crate::lab::{Lab, planned, work};
+
+/// Puts templates on the base branch.
+fn with_templates(lab: &Lab, templates: &[(&str, &str)]) {
+    let hand = lab.clone_named("hand");
+    let dir = hand.join("_AGENTS/sessions/_templates");
+    fs::create_dir_all(&dir).expect("made");
+    for (name, text) in templates {
+        fs::write(dir.join(name), text).expect("written");
+    }
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+}
+
+fn plan_of(work: &Work, slug: &sess_work::Slug) -> Brief {
+    let shown = work.show(slug, &work.see().expect("seen")).expect("shown");
+    Brief::parse(&shown.plan).expect("a plan")
+}
+
+#[test]
+fn templates_with_few_variables_lose_nothing_that_was_asked_for() {
+    let lab = Lab::new();
+    with_templates(
+        &lab,
+        &[
+            (
+                "SESSION.md.j2",
+                "# {{ SESSION_SLUG }}\n\n## Context\n\n{{ CONTEXT }}\n\n## Notes\n\n{{ NOTES }}\n",
+            ),
+            ("kb-merge-SESSION.md.j2", "# Merge {{ TOPIC }}\n\n## Context\n\nFrom {{ SOURCE_SESSION }}.\n"),
+        ],
+    );
+    let own = work(&lab.clone_named("ann"));
+    let first = planned(&own, "First & <foremost>");
+    let draft = Draft {
+        title: "Say \"hello\"".to_owned(),
+        context: Some("Because.".to_owned()),
+        criteria: vec!["It works".to_owned()],
+        labels: vec!["web".to_owned()],
+        depends: vec![first.clone()],
+        parent: None,
+    };
+    let slug = own.draft(None, &draft, None).expect("drafted");
+    own.ready(&slug).expect("it has all that it needs");
+    let brief = plan_of(&own, &slug);
+    assert_eq!(
+        (brief.title.as_str(), &brief.labels, &brief.depends),
+        ("Say \"hello\"", &draft.labels, &draft.depends)
+    );
+    assert_eq!(brief.criteria.len(), 1);
+
+    own.claim(&first, &ClaimOptions::default()).expect("claimed");
+    let (sub, _) = own.sub(&first, "Another form", true).expect("noted");
+    assert_eq!(plan_of(&own, &sub.expect("drafted")).parent.as_ref(), Some(&first));
+    own.note(&first, Note::Learning, "templates are short").expect("learned");
+    let kb = own.complete(&first, None).expect("completed").kb.expect("there is something to merge");
+    let brief = plan_of(&own, &kb);
+    assert_eq!((brief.kind, brief.parent.as_ref()), (WorkKind::KbMerge, Some(&first)));
+}
+
+#[test]
+fn what_is_written_in_the_front_matter_can_be_read_by_people() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Fish & <chips> aren't \"plain\"");
+    let text = own.show(&slug, &own.see().expect("seen")).expect("shown").plan;
+    assert!(text.contains("title: \"Fish & <chips> aren't \\\"plain\\\"\"\n"), "{text}");
+}
+
+#[test]
+fn a_template_that_makes_no_plan_is_named() {
+    let lab = Lab::new();
+    with_templates(&lab, &[("SESSION.md.j2", "---\nlabels: [{{ SESSION_SLUG }}\n---\n# X\n")]);
+    let own = work(&lab.clone_named("ann"));
+    let draft = Draft { title: "After".to_owned(), ..Draft::default() };
+    let error = own.draft(None, &draft, None).expect_err("nobody can read that");
+    assert_eq!(error.kind, Kind::Failed);
+    assert!(error.message().starts_with("the template _templates/SESSION.md.j2 cannot be used"), "{error}");
+    assert_eq!(error.next_command(), "git log -1 -- _AGENTS/sessions/_templates/SESSION.md.j2");
+    assert!(
+        own.list(&own.see().expect("seen")).expect("listed").iter().all(|row| row.state != State::Drafting)
+    );
+}

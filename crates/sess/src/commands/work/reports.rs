@@ -1,0 +1,209 @@
+//! How a work session stands, how far it went from its plan, and which one a line of code comes from.
+
+use console::Style;
+use sess_core::Timestamp;
+use sess_work::{Blame, Drift, Error, Status};
+
+use super::{
+    Here,
+    listing::{tell_holder, when},
+    style_of,
+};
+use crate::{
+    cli::work::One,
+    config::now,
+    output::{Output, one_line},
+};
+
+/// How many files are named where only their number counts.
+const FILES_SHOWN_MAX: usize = 5;
+
+pub(super) fn status(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let status = here.work.status(&slug)?;
+    if here.output.json {
+        return here.output.data(&status);
+    }
+    if status.is_old {
+        here.output.notice("the remote cannot be reached: this is what it said last");
+    }
+    tell_status(here, &status)
+}
+
+fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
+    let (output, counts) = (here.output, &status.drift);
+    let field = |name: &str, value: &str| output.field(name, &one_line(value));
+    field("name", status.slug.as_str())?;
+    output.field("state", &style_of(status.state).apply_to(status.state).to_string())?;
+    tell_holder(here, status.lease.as_ref())?;
+    field("workspace", status.workspace.as_deref().unwrap_or_default())?;
+    if let Some(branch) = &status.branch {
+        let base = here.work.repo().base();
+        let shared = if branch.shared { "shared" } else { "not shared yet" };
+        let told =
+            format!("{}: {} ahead of {base}, {} behind, {shared}", branch.name, branch.ahead, branch.behind);
+        field("branch", &told)?;
+    }
+    if status.workspace.is_some() {
+        field("not committed", &some_of(&status.uncommitted))?;
+    }
+    for gate in &status.gates {
+        let told = if gate.configured { "" } else { ": your configuration does not say what it runs" };
+        field("gate", &format!("{}{told}", gate.name))?;
+    }
+    let changed = match counts.criteria_changed {
+        0 => String::new(),
+        changed => format!(", {changed} changed since the plan was made"),
+    };
+    field("criteria", &format!("{} of {} done{changed}", counts.criteria_done, counts.criteria))?;
+    let shared = match counts.files_shared {
+        0 => String::new(),
+        shared => format!(", {shared} also changed by others"),
+    };
+    let files =
+        format!("{} changed, {} outside the plan{shared}", counts.files_changed, counts.files_outside);
+    field("files", &files)?;
+    let number = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+    field("sub-sessions", &number(counts.subsessions))?;
+    field("amendments", &number(counts.amendments))
+}
+
+/// Names the first of some files, and how many there are besides.
+fn some_of(files: &[String]) -> String {
+    let shown = files.iter().take(FILES_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(FILES_SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+pub(super) fn drift(here: &Here<'_>, one: One) -> anyhow::Result<()> {
+    let slug = here.meant(one)?;
+    let drift = here.work.drift(&slug)?;
+    if here.output.json {
+        return here.output.data(&drift);
+    }
+    for (lead, text) in drift_lines(here.output, &drift, now()) {
+        here.output.hanging(&lead, &text)?;
+    }
+    Ok(())
+}
+
+/// Writes the report of what became of a plan, each line with what it begins with.
+fn drift_lines(output: &Output, drift: &Drift, now: Timestamp) -> Vec<(String, String)> {
+    let heading = |text: String| (String::new(), Style::new().bold().apply_to(text).to_string());
+    let nothing = || (String::new(), String::new());
+    let state = style_of(drift.state).apply_to(drift.state);
+    let mut lines = vec![(String::new(), format!("{} is {state}", drift.slug)), nothing()];
+    let done = drift.criteria.iter().filter(|criterion| criterion.done).count();
+    lines.push(heading(format!("criteria: {done} of {} done", drift.criteria.len())));
+    for criterion in &drift.criteria {
+        let mark =
+            if criterion.done { Style::new().green().apply_to("[x]") } else { Style::new().apply_to("[ ]") };
+        let change = match criterion.change {
+            Some(sess_work::Change::Added) => " (added)",
+            Some(sess_work::Change::Removed) => " (removed)",
+            None => "",
+        };
+        lines.push((format!("  {mark} "), format!("{}{change}", one_line(&criterion.text))));
+    }
+    let files = &drift.files;
+    let counts = format!("files: {} changed, {} outside the plan", files.changed.len(), files.outside.len());
+    lines.extend([nothing(), heading(counts)]);
+    for path in &files.changed {
+        let mut text = one_line(path);
+        if files.outside.contains(path) {
+            text += &format!("  {}", Style::new().yellow().apply_to("outside the plan"));
+        }
+        if let Some(shared) = files.shared.iter().find(|shared| shared.path == *path) {
+            let with: Vec<&str> = shared.with.iter().map(sess_work::Slug::as_str).collect();
+            let told = format!("also changed by {}", with.join(", "));
+            text += &format!("  {}", Style::new().red().apply_to(told));
+        }
+        lines.push(("  ".to_owned(), text));
+    }
+    if !drift.subsessions.is_empty() {
+        lines.extend([nothing(), heading(format!("sub-sessions: {}", drift.subsessions.len()))]);
+        lines.extend(drift.subsessions.iter().map(|text| ("  ".to_owned(), one_line(text))));
+    }
+    if !drift.amendments.is_empty() {
+        lines.extend([nothing(), heading(format!("amendments: {}", drift.amendments.len()))]);
+        let told = drift.amendments.iter().map(|amendment| {
+            let at = when(output, &amendment.at.to_string(), now);
+            ("  ".to_owned(), one_line(&format!("{at}: {}", amendment.reason)))
+        });
+        lines.extend(told);
+    }
+    let of = drift.time.estimate_minutes.map(|of| format!(" of {of} min")).unwrap_or_default();
+    lines.extend([nothing(), heading(format!("time: {} min{of}", drift.time.spent_minutes))]);
+    lines
+}
+
+pub(super) fn blame(here: &Here<'_>, place: &str) -> anyhow::Result<()> {
+    let parsed = place.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u64>().ok()?)));
+    let Some((file, line)) = parsed.filter(|(file, line)| !file.is_empty() && *line > 0) else {
+        let what = format!("{place:?} names no line: expected a file and a number, such as src/main.rs:42");
+        return Err(Error::usage(what).next("sess work blame <file>:<line>").into());
+    };
+    let blame = here.work.blame(file, line)?;
+    if here.output.json {
+        return here.output.data(&blame);
+    }
+    tell_blame(here.output, &blame)
+}
+
+fn tell_blame(output: &Output, blame: &Blame) -> anyhow::Result<()> {
+    let field = |name: &str, value: &str| output.field(name, &one_line(value));
+    output.line(&output.fit(&one_line(&format!("{}:{}  {}", blame.file, blame.line, blame.text.trim()))))?;
+    field("commit", &format!("{} {}", blame.commit.short(), blame.summary))?;
+    field("author", &blame.author)?;
+    match (&blame.slug, blame.state) {
+        (None, _) => return field("work session", "none: it was committed without one"),
+        (Some(slug), None) => field("work session", &format!("{slug}, which is not here"))?,
+        (Some(slug), Some(state)) => {
+            output.field("work session", &format!("{slug}, {}", style_of(state).apply_to(state)))?;
+        }
+    }
+    field("title", blame.title.as_deref().unwrap_or_default())?;
+    field("plan", blame.plan.as_deref().unwrap_or_default())?;
+    field("agents", &blame.agents.join(", "))?;
+    field("sessions", &blame.sessions.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use sess_work::{Amendment, Change, DriftCriterion, DriftFiles, DriftTime, SharedFile, State};
+
+    use super::*;
+
+    #[test]
+    fn the_report_names_what_differs_from_the_plan() {
+        let at = Timestamp::from_millis(1_800_000_000_000).expect("in range");
+        let oid: sess_work::Oid = "0".repeat(40).parse().expect("an object");
+        let criterion = |text: &str, done, change| DriftCriterion { text: text.to_owned(), done, change };
+        let drift = Drift {
+            slug: "2025-10-14-x".parse().expect("a slug"),
+            state: State::Active,
+            criteria: vec![criterion("A", true, None), criterion("B\u{1b}", false, Some(Change::Added))],
+            files: DriftFiles {
+                changed: vec!["a.rs".to_owned(), "b.rs".to_owned()],
+                outside: vec!["b.rs".to_owned()],
+                shared: vec![SharedFile {
+                    path: "a.rs".to_owned(),
+                    with: vec!["2025-10-14-y".parse().expect("a slug")],
+                }],
+            },
+            subsessions: vec!["another form".to_owned()],
+            amendments: vec![Amendment { at, from: oid.clone(), to: oid, reason: "it was wrong".to_owned() }],
+            time: DriftTime { spent_minutes: 30, estimate_minutes: Some(240) },
+        };
+        let lines = drift_lines(&Output::new(false), &drift, at);
+        let told: Vec<String> = lines.into_iter().map(|(lead, text)| lead + &text).collect();
+        let told = console::strip_ansi_codes(&told.join("\n")).into_owned();
+        let expected = "2025-10-14-x is active\n\ncriteria: 1 of 2 done\n  [x] A\n  [ ] B␛ (added)\n\n\
+             files: 2 changed, 1 outside the plan\n  a.rs  also changed by 2025-10-14-y\n  b.rs  outside the plan\n\n\
+             sub-sessions: 1\n  another form\n\namendments: 1\n  2027-01-15T08:00:00Z: it was wrong\n\n\
+             time: 30 min of 240 min";
+        assert_eq!(told, expected);
+    }
+}
