@@ -88,6 +88,7 @@ impl App {
         let found = found.map_err(|error| {
             Error::Unavailable(format!("the processes of this machine cannot be listed: {error}"))
         })?;
+        let found = without_resumed(found);
         let scope = self.visible(caller).await?;
         let sessions = self.foreign_sessions(None).await?;
         let mut taken: HashSet<(Source, SessionId)> =
@@ -199,6 +200,14 @@ impl App {
         })
         .await
     }
+}
+
+/// Leaves out those that died and whose session somebody else goes on with.
+fn without_resumed(found: Vec<Live>) -> Vec<Live> {
+    let alive = found.iter().filter(|live| live.is_alive);
+    let going_on: HashSet<SessionId> = alive.filter_map(|live| live.session.clone()).collect();
+    let is_resumed = |live: &Live| live.session.as_ref().is_some_and(|session| going_on.contains(session));
+    found.into_iter().filter(|live| live.is_alive || !is_resumed(live)).collect()
 }
 
 fn agent(live: &Live, state: LiveState) -> LiveAgent {

@@ -29,6 +29,8 @@ pub struct Snapshots {
     /// Those in which something was said since.
     pub grown: u64,
     pub unchanged: u64,
+    /// Those in which nothing was said.
+    pub empty: u64,
     /// Those whose originals lack what their snapshots have.
     pub kept: Vec<KeptSnapshot>,
     /// Those that could not be copied.
@@ -121,6 +123,7 @@ impl App {
                     Outcome::New => taken.new += 1,
                     Outcome::Grown => taken.grown += 1,
                     Outcome::Unchanged => taken.unchanged += 1,
+                    Outcome::Empty => taken.empty += 1,
                     Outcome::Fuller { lost } => taken.kept.push(KeptSnapshot { id, lost }),
                     Outcome::Failed(reason) => taken.failed.push(Unsaved { id, reason }),
                 }

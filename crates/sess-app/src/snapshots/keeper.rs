@@ -42,6 +42,7 @@ pub(super) enum Outcome {
     New,
     Grown,
     Unchanged,
+    Empty,
     /// The snapshot has what the original has no more.
     Fuller {
         lost: u64,
@@ -106,7 +107,7 @@ impl Keeper {
                 Err(reason) => return Ok(Outcome::Failed(reason)),
             };
             if cut.keys.is_empty() {
-                return Ok(Outcome::Unchanged);
+                return Ok(Outcome::Empty);
             }
             self.put_manifest(&path, &self.manifest(session, stamp, cut))?;
             return Ok(Outcome::New);

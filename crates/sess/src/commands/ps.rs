@@ -27,8 +27,9 @@ use crate::{cli, output::Output};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// On narrower terminals a directory is told by its last part, and the branch is left out.
 const WIDE: usize = 110;
-/// The most columns of a directory and of a branch.
-const DIRECTORY_MAX: usize = 32;
+/// The most columns of a directory, on wide and on narrow terminals, and of a branch.
+const DIRECTORY_MAX: usize = 28;
+const NARROW_DIRECTORY_MAX: usize = 16;
 const BRANCH_MAX: usize = 20;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Ps) -> anyhow::Result<()> {
@@ -195,11 +196,11 @@ fn directory(cwd: &Path, home: Option<&Path>, is_wide: bool) -> String {
         None => cwd.display().to_string(),
     };
     // Its end tells more than its beginning.
-    let len = shown.chars().count();
-    if len <= DIRECTORY_MAX {
+    let (len, most) = (shown.chars().count(), if is_wide { DIRECTORY_MAX } else { NARROW_DIRECTORY_MAX });
+    if len <= most {
         return shown;
     }
-    format!("…{}", shown.chars().skip(len - DIRECTORY_MAX + 1).collect::<String>())
+    format!("…{}", shown.chars().skip(len - most + 1).collect::<String>())
 }
 
 fn state(state: LiveState) -> &'static str {

@@ -1,12 +1,14 @@
 //! `sess snapshot`: copies of other agents' sessions, for when their agents delete them.
 
+use std::collections::HashSet;
+
 use console::Style;
 use indicatif::HumanBytes;
 use serde_json::json;
-use sess_app::Snapshots;
-use sess_core::{Timestamp, session::UnknownSource};
+use sess_app::{SnapshotRow, Snapshots};
+use sess_core::{SessionId, Timestamp, reference::PREFIX_LEN_MIN, session::UnknownSource};
 
-use super::{Context, Progress};
+use super::{Context, Progress, list::FULL_IDS_WIDTH};
 use crate::{
     cli::{self, SnapshotCommand},
     config::now,
@@ -80,10 +82,12 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     let since = |at: &str| Timestamp::parse_rfc3339(at).map(|at| ago(at, now)).unwrap_or_default();
     // Sub-agents' are a part of their session.
     let shown: Vec<_> = rows.snapshots.iter().filter(|row| row.parent.is_none()).collect();
+    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
+    let id_len = if is_narrow { telling_len(&shown) } else { usize::MAX };
     let cells = shown.iter().map(|row| {
         let title = if row.title.is_empty() { "(untitled)" } else { &row.title };
         vec![
-            row.id.clone(),
+            short(&row.id, id_len),
             title.to_owned(),
             row.num_messages.to_string(),
             since(&row.updated_at),
@@ -101,6 +105,21 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
         output.line(&line)?;
     }
     Ok(())
+}
+
+/// Returns how much of each native id tells these snapshots apart, and is taken as a reference.
+fn telling_len(rows: &[&SnapshotRow]) -> usize {
+    let is_telling = |len: &usize| {
+        let beginnings: HashSet<String> = rows.iter().map(|row| short(&row.id, *len)).collect();
+        beginnings.len() == rows.len()
+    };
+    (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
+}
+
+/// Cuts the native part of an id.
+fn short(id: &str, len: usize) -> String {
+    let (source, native) = id.split_once(':').unwrap_or_default();
+    format!("{source}:{}", native.chars().take(len).collect::<String>())
 }
 
 async fn forget(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {
