@@ -244,11 +244,16 @@ fn session_of<'a>(
     if let Some(named) = named {
         return Some(named);
     }
+    // The system names directories without links; a session may name them as a person does.
+    let is_there = |cwd: &str| {
+        let plain = Path::new(cwd).canonicalize().ok();
+        live.cwd.as_deref() == Some(cwd) || plain.is_some_and(|it| live.cwd.as_deref() == it.to_str())
+    };
     let is_candidate = |session: &&&Foreign| {
         session.parent.is_none()
-            && session.cwd == live.cwd
             && live.started_at.is_none_or(|started| session.updated_at >= started)
             && !taken.contains(&(session.source, session.id.clone()))
+            && session.cwd.as_deref().is_some_and(is_there)
     };
     its.iter().filter(is_candidate).max_by_key(|session| session.updated_at).copied()
 }

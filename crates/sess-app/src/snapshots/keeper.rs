@@ -114,7 +114,8 @@ impl Keeper {
         };
         if is_same(&before, session, &stamp) {
             let facts = self.manifest(session, before.stamp.clone(), Cut::of(&before));
-            // A session may get another title, or be archived, where its file does not say so.
+            // A session may get another title, or be archived, where its file does not say so. One that
+            // began at another time lost its beginning, and what is known of it is better.
             let facts = Manifest { taken_at: before.taken_at, updated_at: before.updated_at, ..facts };
             if facts != before && before.created_at == facts.created_at {
                 self.put_manifest(&path, &facts)?;
@@ -288,7 +289,9 @@ impl Keeper {
             }
         }
         let dirs = fs::read_dir(&self.dir).map_err(|error| cannot_write(&self.dir, &error))?;
-        for dir in dirs.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        // A link could lead anywhere.
+        let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        for dir in dirs.flatten().filter(is_dir).map(|entry| entry.path()) {
             let is_chunks = dir.ends_with(CHUNKS);
             for entry in fs::read_dir(&dir).map_err(|error| cannot_write(&dir, &error))?.flatten() {
                 let path = entry.path();
