@@ -15,10 +15,12 @@ mod following;
 pub mod handoff;
 mod history;
 mod imports;
+mod live;
 mod managing;
 mod plans;
 mod reach;
 mod requests;
+mod retention;
 mod reviews;
 mod rows;
 mod runs;
@@ -26,6 +28,7 @@ mod scrub;
 mod search;
 mod sending;
 mod sessions;
+mod snapshots;
 mod spawning;
 mod streaming;
 mod tokens;
@@ -57,9 +60,11 @@ pub use following::{Happened, SeenMessage, TranscriptPage, What};
 pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
+pub use live::{LiveAgent, LiveState};
 pub use managing::PatchSession;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
+pub use retention::{Retention, SOON_DAYS};
 pub use reviews::Review;
 pub use rows::ListRows;
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
@@ -69,6 +74,7 @@ pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
+pub use snapshots::{KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, SnapshotsLeft, Unsaved};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
@@ -127,11 +133,15 @@ struct Inner {
     settling: watch::Sender<HashSet<RunId>>,
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
+    last_lines: Mutex<live::LastLines>,
 }
 
 impl App {
     /// Sets up the use cases. Nothing is opened before it is needed.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        if let Some(home) = &settings.home {
+            settings.homes = settings.homes.map(|homes| homes.with_snapshots(snapshots::dir(home)));
+        }
         // Plan files without rows would have no revisions, so they need a home too.
         let files = settings.home.as_ref().map(|home| {
             let dir = settings.plans_dir.clone().unwrap_or_else(|| home.join("session_plans"));
@@ -149,6 +159,7 @@ impl App {
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
+            last_lines: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }

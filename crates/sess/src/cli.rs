@@ -176,7 +176,18 @@ pub enum Command {
     /// --yes it only counts them.
     Scrub(Scrub),
 
-    /// Check the store, and say what to do about what is wrong
+    /// Keep copies of other agents' sessions, for when their agents delete them
+    ///
+    /// Copies what is new and nothing twice. A session that its agent has deleted is then listed, read and searched
+    /// as before. Nothing is copied unless you call this: `sess doctor` says which agents delete what.
+    Snapshot(Snapshot),
+
+    /// Show every agent that runs on this machine, and what it is doing
+    ///
+    /// States: busy, idle, needs input (where its vendor tells), dead (its registry has it, its process is gone).
+    Ps(Ps),
+
+    /// Check the store, and say what to do about what is wrong; say which agents delete their sessions
     Doctor(Doctor),
 
     /// Check, show and trust the configuration
@@ -575,6 +586,36 @@ pub struct Import {
     /// JSON Lines files, or a docker-agent session.db; - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Snapshot {
+    #[command(subcommand)]
+    pub command: Option<SnapshotCommand>,
+
+    /// Only sessions of this agent: claude, codex, gemini, opencode, …
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// List the snapshots there are, and whether their originals still are
+    List,
+    /// Delete a snapshot, with those of its sub-agents
+    Forget {
+        /// Its id as the list shows it, or the first 8 or more characters of the native one
+        #[arg(value_name = "REF")]
+        reference: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// Look again every second, until q or Ctrl-C; without a terminal, print each change
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 #[derive(Debug, Args)]

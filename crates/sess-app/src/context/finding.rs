@@ -18,7 +18,7 @@ use sess_core::{
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, common_dir, reader};
+use sess_readers::{Foreign, common_dir};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -503,7 +503,7 @@ fn is_part_of(foreign: &Foreign, source: Source, id: &SessionId) -> bool {
 }
 
 /// Tells whether a caller with this scope may see another agent's session.
-fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
+pub(crate) fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
     match scope {
         policy::Scope::All => true,
         policy::Scope::Agent(agent) => foreign.source.agent() == *agent,
@@ -551,8 +551,7 @@ async fn count(foreign: &Foreign) -> Result<Option<u64>> {
     let foreign = foreign.clone();
     blocking(move || {
         let mut count = 0;
-        let reader = reader(foreign.source)?;
-        let read = reader.read(&foreign, &mut |entry| {
+        let read = sess_readers::read(&foreign, &mut |entry| {
             count += u64::from(!entry.is_rewound && entry.body.role != Role::System);
             ControlFlow::Continue(())
         });

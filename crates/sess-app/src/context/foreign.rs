@@ -10,7 +10,7 @@ use sess_core::{
     message::{Block, Role},
     transcript::{self, Heading, Item, SUB_SESSION_END, Tools, Window},
 };
-use sess_readers::{Entry, Foreign, Told, reader};
+use sess_readers::{Entry, Foreign, Told};
 
 use super::{Redaction, Transcript, blocking, masked};
 use crate::{App, Error, Result};
@@ -154,8 +154,7 @@ impl<'a> Reading<'a> {
     /// Reads a session; what sub-agents did stands where they did it, or behind everything
     /// when the session does not say where.
     fn session(&mut self, foreign: &'a Foreign, reopen: &str, depth: usize) -> Result<Told> {
-        let reader = reader(foreign.source).expect("what was listed has a reader");
-        let told = reader.read(foreign, &mut |entry| {
+        let told = sess_readers::read(foreign, &mut |entry| {
             self.entry(entry, reopen, depth);
             ControlFlow::Continue(())
         });

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// On narrower terminals ids are shown as far as they tell sessions apart, so that titles can be read.
-const FULL_IDS_WIDTH: usize = 110;
+pub const FULL_IDS_WIDTH: usize = 110;
 
 pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow::Result<()> {
     let source = args.source.map(|name| name.parse()).transpose();

@@ -15,6 +15,7 @@ pub mod node;
 pub mod open;
 pub mod overview;
 pub mod plan;
+pub mod ps;
 pub mod read;
 pub mod run;
 pub mod runs;
@@ -22,6 +23,7 @@ pub mod scrub;
 pub mod search;
 pub mod send;
 pub mod serve;
+pub mod snapshot;
 pub mod spawn;
 pub mod token;
 pub mod tool;
@@ -178,6 +180,8 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Scrub(args)) => scrub::run(context, output, args).await?,
+        Some(Command::Snapshot(args)) => snapshot::run(context, output, args).await?,
+        Some(Command::Ps(args)) => ps::run(context, output, args).await?,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,
