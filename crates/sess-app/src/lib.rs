@@ -31,6 +31,7 @@ mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
+mod waiting;
 mod working;
 
 use std::{
@@ -72,6 +73,7 @@ pub use sess_store::{Health, Salvaged, Scrubbing};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
+pub use waiting::Waiting;
 
 /// How long a process that ends waits for the sweep.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);

@@ -6,7 +6,9 @@ pub mod demo;
 pub mod doctor;
 pub mod events;
 pub mod history;
+pub mod hook;
 pub mod import;
+pub mod install;
 pub mod list;
 pub mod man;
 pub mod mcp;
@@ -176,6 +178,9 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Scrub(args)) => scrub::run(context, output, args).await?,
+        Some(Command::Install(args)) => return install::install(context, output, &args),
+        Some(Command::Uninstall(args)) => return install::uninstall(context, output, &args),
+        Some(Command::Hook { event }) => hook::run(context, output, &event).await,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 32] = [
     "demo",
     "mcp",
     "serve",
@@ -30,6 +30,8 @@ const COMMANDS: [&str; 30] = [
     "import",
     "export",
     "whoami",
+    "install",
+    "uninstall",
     "doctor",
     "config",
     "tool",
