@@ -59,7 +59,10 @@ impl App {
                 loop {
                     let page = store.messages(&stored.id, span, PAGE_LEN).await?;
                     let Some(newest) = page.newest_seq() else { break gathered };
-                    page.messages.iter().filter_map(|message| message.parse().ok()).for_each(|body| gathered.see(&body));
+                    page.messages
+                        .iter()
+                        .filter_map(|message| message.parse().ok())
+                        .for_each(|body| gathered.see(&body));
                     span = Span::After(newest);
                 }
             }
@@ -98,8 +101,8 @@ struct Gathered {
 
 impl Gathered {
     fn see(&mut self, body: &Body) {
-        let is_person = body.role == Role::User
-            && matches!(body.provenance, None | Some(Provenance::ExternalUser));
+        let is_person =
+            body.role == Role::User && matches!(body.provenance, None | Some(Provenance::ExternalUser));
         if is_person {
             let text = said(body);
             if !text.is_empty() {

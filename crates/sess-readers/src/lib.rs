@@ -33,6 +33,7 @@ use sess_core::Source;
 pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
 pub use homes::Homes;
+pub use opencode::opencode_caller;
 pub use repository::common_dir;
 pub use search::{BadPattern, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sess_app::{ListSessions, Listing, Redaction, ReadSession, Scope, SearchMessages, Signals, Transcript};
+use sess_app::{ListSessions, Listing, ReadSession, Redaction, Scope, SearchMessages, Signals, Transcript};
 use sess_core::{Source, policy::ContextVisibility};
 use sess_readers::Homes;
 use tempfile::TempDir;
@@ -11,8 +11,17 @@ use crate::world::World;
 
 const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
 const ALL: [&str; 11] = [
-    "amp", "claude-code", "codex", "crush", "cursor", "docker-agent", "gemini-cli", "goose", "openclaw",
-    "opencode", "zed",
+    "amp",
+    "claude-code",
+    "codex",
+    "crush",
+    "cursor",
+    "docker-agent",
+    "gemini-cli",
+    "goose",
+    "openclaw",
+    "opencode",
+    "zed",
 ];
 
 /// A world on a machine that other agents were used on.
@@ -85,8 +94,18 @@ async fn sessions_of_all_agents_and_our_own_are_one_list_by_activity() {
     let sources: std::collections::BTreeSet<&str> =
         listing.sessions.iter().map(|session| session.source.as_str()).collect();
     let expected = [
-        "amp", "claude", "codex", "crush", "cursor", "docker-agent", "gemini", "goose", "native", "openclaw",
-        "opencode", "zed",
+        "amp",
+        "claude",
+        "codex",
+        "crush",
+        "cursor",
+        "docker-agent",
+        "gemini",
+        "goose",
+        "native",
+        "openclaw",
+        "opencode",
+        "zed",
     ];
     assert_eq!(sources.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(listing.total, listing.sessions.len() as u64);
@@ -99,7 +118,8 @@ async fn sessions_of_all_agents_and_our_own_are_one_list_by_activity() {
     assert!(!listing.sessions.iter().any(|session| session.id.contains("agent-")), "{listing:?}");
     let one = machine.list(&ListSessions { source: Some(Source::Codex), ..ListSessions::default() }).await;
     assert!(one.sessions.iter().all(|session| session.source == "codex") && one.total == 2, "{one:?}");
-    let named = machine.list(&ListSessions { query: Some("JWKS".to_owned()), ..ListSessions::default() }).await;
+    let named =
+        machine.list(&ListSessions { query: Some("JWKS".to_owned()), ..ListSessions::default() }).await;
     assert_eq!(named.sessions.len(), 1);
 }
 
@@ -154,10 +174,8 @@ async fn a_sub_agent_stands_where_it_ran_and_secrets_are_masked() {
 #[tokio::test]
 async fn the_calling_session_is_recognised_in_its_agents_files() {
     let machine = Machine::of(&["claude-code", "codex"]);
-    let signals = Signals {
-        env: vec![("CLAUDE_CODE_SESSION_ID".to_owned(), CLAUDE.to_owned())],
-        ..Signals::default()
-    };
+    let signals =
+        Signals { env: vec![("CLAUDE_CODE_SESSION_ID".to_owned(), CLAUDE.to_owned())], ..Signals::default() };
     let app = &machine.world.app;
     let caller = app.caller(&signals);
     let listing = app.list_sessions(&caller, &ListSessions::default()).await.expect("a list");
@@ -198,7 +216,8 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
 
 #[tokio::test]
 async fn an_agent_that_sees_its_own_sees_no_other_agents_sessions() {
-    let visibility = |settings: &mut sess_app::Settings| settings.context_visibility = ContextVisibility::Agent;
+    let visibility =
+        |settings: &mut sess_app::Settings| settings.context_visibility = ContextVisibility::Agent;
     let machine = Machine::with(&["claude-code", "codex"], visibility);
     let app = &machine.world.app;
     let codex = app.caller(&Signals { explicit: Some("codex:other".to_owned()), ..Signals::default() });
