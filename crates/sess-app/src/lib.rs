@@ -34,6 +34,7 @@ mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
+mod waiting;
 mod working;
 
 use std::{
@@ -78,6 +79,7 @@ pub use snapshots::{KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, Snapshot
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
+pub use waiting::Waiting;
 
 /// How long a process that ends waits for the sweep.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);

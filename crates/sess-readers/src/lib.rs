@@ -37,6 +37,7 @@ pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
 pub use homes::Homes;
 pub use live::{Live, Status, live};
+pub use opencode::opencode_caller;
 pub use repository::{branch, common_dir};
 pub use retention::{Age, Sweep, sweep};
 pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};

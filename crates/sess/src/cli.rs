@@ -187,6 +187,14 @@ pub enum Command {
     /// States: busy, idle, needs input (where its vendor tells), dead (its registry has it, its process is gone).
     Ps(Ps),
 
+    /// Give the tools to other programs' agents: an MCP entry, a skill, and hooks where there are any
+    ///
+    /// Each host's own configuration gets what it needs, and nothing else in it changes. What somebody else wrote there
+    /// under the name sess is left alone. Doing it again changes nothing.
+    Install(Install),
+    /// Take back what install wrote; files that nobody changed since are as they were, byte for byte
+    Uninstall(Install),
+
     /// Check the store, and say what to do about what is wrong; say which agents delete their sessions
     Doctor(Doctor),
 
@@ -208,6 +216,13 @@ pub enum Command {
     /// Execute a run and whatever it leads to, with nobody to ask
     #[command(hide = true)]
     Node(OneRun),
+
+    /// Tell a host's session, in the words of the host's hooks, what waits for it
+    #[command(hide = true)]
+    Hook {
+        #[command(subcommand)]
+        event: HookEvent,
+    },
 
     /// Print the completion script of a shell
     Completions {
@@ -608,6 +623,55 @@ pub enum SnapshotCommand {
         /// Its id as the list shows it, or the first 8 or more characters of the native one
         #[arg(value_name = "REF")]
         reference: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Install {
+    /// The programs whose agents get the tools
+    #[arg(value_name = "HOST", required_unless_present = "all")]
+    pub hosts: Vec<HostName>,
+
+    /// Every one that is found on this machine; to uninstall, every one that was installed
+    #[arg(long, conflicts_with = "hosts")]
+    pub all: bool,
+
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HostName {
+    Claude,
+    Codex,
+    Opencode,
+    Gemini,
+    Goose,
+    Zed,
+    Cursor,
+}
+
+impl HostName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Gemini => "gemini",
+            Self::Goose => "goose",
+            Self::Zed => "zed",
+            Self::Cursor => "cursor",
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HookEvent {
+    /// A session has begun, or goes on
+    SessionStart {
+        /// Whose session it is
+        host: HostName,
     },
 }
 

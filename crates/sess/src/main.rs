@@ -38,11 +38,17 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return output.fail(&anyhow::anyhow!("cannot start: {error}")),
     };
+    let is_hook = matches!(cli.command, Some(Command::Hook { .. }));
     let outcome = runtime.block_on(run(cli, &output));
     // A write that a client never reads must not keep the process.
     runtime.shutdown_background();
     match outcome {
         Ok(code) => code,
+        // Whatever is wrong here is no reason for a host not to start.
+        Err(error) if is_hook => {
+            tracing::info!("{error:#}");
+            ExitCode::SUCCESS
+        }
         Err(error) => output.fail(&error),
     }
 }
@@ -118,7 +124,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(problem) if !helps => return Err(usage(problem).into()),
         _ => {}
     }
-    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_))) {
+    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_) | Command::Hook { .. })) {
         for notice in &config.notices {
             output.notice(notice);
         }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 32] = [
+const COMMANDS: [&str; 34] = [
     "demo",
     "mcp",
     "serve",
@@ -32,6 +32,8 @@ const COMMANDS: [&str; 32] = [
     "whoami",
     "snapshot",
     "ps",
+    "install",
+    "uninstall",
     "doctor",
     "config",
     "tool",

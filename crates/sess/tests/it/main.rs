@@ -9,6 +9,7 @@ mod config_files;
 mod events;
 mod exchanges;
 mod help;
+mod install;
 mod mcp;
 mod mcp_client;
 mod modes;
