@@ -130,6 +130,7 @@ impl Side {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Nearest {
     First,
     Last,
@@ -155,7 +156,7 @@ impl<'a> Reading<'a> {
     /// when the session does not say where.
     fn session(&mut self, foreign: &'a Foreign, reopen: &str, depth: usize) -> Result<Told> {
         let told = sess_readers::read(foreign, &mut |entry| {
-            self.entry(entry, reopen, depth);
+            self.entry(&entry, reopen, depth);
             ControlFlow::Continue(())
         });
         let told = told.map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -172,7 +173,7 @@ impl<'a> Reading<'a> {
         Ok(told)
     }
 
-    fn entry(&mut self, entry: Entry, reopen: &str, depth: usize) {
+    fn entry(&mut self, entry: &Entry, reopen: &str, depth: usize) {
         let is_own = depth == 0;
         let is_counted = is_own && entry.body.role != Role::System;
         if entry.is_rewound {
@@ -191,7 +192,7 @@ impl<'a> Reading<'a> {
         if is_own && is_compaction && matches!(self.asked.part, Part::Compacted) {
             self.compacted = Some(self.before.clone());
         }
-        let is_wanted = is_counted && self.at.is_none() && self.is_wanted(&entry);
+        let is_wanted = is_counted && self.at.is_none() && self.is_wanted(entry);
         match transcript::block(&entry.body, self.asked.tools) {
             Some(text) => self.show(text, reopen, is_wanted),
             None if is_wanted => {
