@@ -6,6 +6,7 @@ A fenced block in sh, python or js is an example; `expects="…"` behind the lan
 print. Each runs on its own, with SESS_URL and SESS_TOKEN set.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -17,6 +18,25 @@ from gateway import gateway
 PAGE = pathlib.Path(__file__).parents[2] / "docs/api.md"
 EXAMPLE = re.compile(r'^```(sh|python|js)(?: expects="([^"]*)")?\n(.*?)^```$', re.M | re.S)
 PATIENCE_SECONDS = 60
+# A session that another agent left on the machine.
+THEIRS = "11111111-2222-4333-8444-555555555555"
+
+
+def leave_session(home):
+    said = [("user", "Why does the build fail?"), ("assistant", "the cache was stale, so I made it anew")]
+    lines, parent = [], None
+    for number, (role, text) in enumerate(said):
+        uuid = f"00000000-0000-4000-8000-00000000000{number}"
+        content = text if role == "user" else [{"type": "text", "text": text}]
+        lines.append({
+            "type": role, "uuid": uuid, "parentUuid": parent, "isSidechain": False, "userType": "external",
+            "sessionId": THEIRS, "cwd": "/work/project", "version": "2.1.325",
+            "timestamp": f"2026-01-02T03:04:0{number}.000Z", "message": {"role": role, "content": content},
+        })
+        parent = uuid
+    kept = home / ".claude/projects/-work-project"
+    kept.mkdir(parents=True)
+    (kept / f"{THEIRS}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def run(language, text, expected, env, node, home):
@@ -46,6 +66,7 @@ def main(sess, node):
         raise SystemExit(f"FAIL {fences} examples stand in the page, {len(examples)} can be read: {counts}")
     failed = 0
     with gateway(sess) as here:
+        leave_session(here.home)
         # Whatever the file is called, readers call it sess.
         (here.home / "bin").mkdir()
         (here.home / "bin/sess").symlink_to(here.sess)

@@ -34,11 +34,12 @@ const WALLS: &[Wall] = &[
         uses: &["sess-core", "sess-protocol", "sess-store", "sess-agent", "sess-work", "sess-readers"],
         tests_use: &["stub-models"],
     },
-    // Its tests are the other process that appends while somebody follows, and the models that answer.
+    // Its tests are the other process that appends while somebody follows, the models that answer, and who
+    // says where other agents keep their sessions.
     Wall {
         name: "sess-server",
         uses: &["sess-core", "sess-protocol", "sess-app"],
-        tests_use: &["sess-store", "sess-agent"],
+        tests_use: &["sess-store", "sess-agent", "sess-readers"],
     },
     // The benchmarks measure the store beside a bare writer. The binary starts itself again, confined.
     Wall {

@@ -9,7 +9,11 @@ use sess_core::{
 };
 use sess_store::{Happening, Position, Span, StoredMessage};
 
-use crate::{App, Caller, Result, context::plain};
+use crate::{
+    App, Caller, Result,
+    context::plain,
+    others::{Asked, Kept, as_stored},
+};
 
 /// How many messages are read at a time.
 const PAGE_LEN: usize = 200;
@@ -34,6 +38,8 @@ pub struct TranscriptPage {
     pub has_more: bool,
     /// The newest message of the session when the page was read, shown or not.
     pub last_seq: u64,
+    /// It is read from another agent's files, and nothing of it is told live.
+    pub in_place: bool,
 }
 
 /// Something that was committed, in the order of everything.
@@ -83,8 +89,21 @@ impl App {
         with_tools: bool,
     ) -> Result<TranscriptPage> {
         let outlook = self.outlook(caller).await?;
-        let reached = self.reach_from(&outlook, given, Verb::History).await?;
-        let session = self.looked_at(reached)?;
+        let session = match self.find_kept(&outlook, given, Verb::History).await? {
+            Kept::Ours(reached) => self.looked_at(reached)?,
+            Kept::Theirs(foreign, stored) => {
+                let page = self.their_page(&foreign, Asked { before, limit, with_tools }).await?;
+                let session = as_stored(&foreign, stored.as_deref());
+                return Ok(TranscriptPage {
+                    key: outlook.configured.shown(&session.key),
+                    session,
+                    messages: page.messages.clone(),
+                    has_more: page.has_more,
+                    last_seq: page.last_seq,
+                    in_place: true,
+                });
+            }
+        };
         let store = self.store()?;
         let mut messages = Vec::new();
         let mut span = before.map_or(Span::Last, Span::Before);
@@ -115,7 +134,7 @@ impl App {
         }
         messages.reverse();
         let key = outlook.configured.shown(&session.key);
-        Ok(TranscriptPage { last_seq: session.last_seq, session, key, messages, has_more })
+        Ok(TranscriptPage { last_seq: session.last_seq, session, key, messages, has_more, in_place: false })
     }
 
     /// Returns the oldest messages after `after`, for somebody who was let see the session. Nothing is returned

@@ -17,6 +17,7 @@ mod history;
 mod imports;
 mod live;
 mod managing;
+mod others;
 mod plans;
 mod reach;
 mod requests;
@@ -63,14 +64,15 @@ pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
 pub use live::{LiveAgent, LiveState};
 pub use managing::PatchSession;
+pub use others::Led;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use retention::{Retention, SOON_DAYS};
 pub use reviews::Review;
-pub use rows::ListRows;
+pub use rows::{ListRows, Others};
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
-pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages};
+pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages, Spot};
 pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_SECONDS_MAX};
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
@@ -136,6 +138,8 @@ struct Inner {
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
     last_lines: Mutex<live::LastLines>,
+    /// Pages of theirs that were read last.
+    pages: Mutex<others::Pages>,
 }
 
 impl App {
@@ -162,6 +166,7 @@ impl App {
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
             last_lines: Mutex::default(),
+            pages: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }

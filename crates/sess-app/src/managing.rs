@@ -8,7 +8,7 @@ use sess_core::{
 };
 use sess_store::SessionPatch;
 
-use crate::{App, Caller, Error, Reached, Result, sessions::may_manage};
+use crate::{App, Caller, Error, Result, context::first_row, others::Kept, sessions::may_manage};
 
 /// Who is named when the owner deletes a session.
 const DELETED_BY: &str = "owner";
@@ -29,14 +29,20 @@ pub struct PatchSession {
     pub display_name: Option<Option<String>>,
     pub label: Option<Option<String>>,
     pub archived: Option<Option<bool>>,
+    pub starred: Option<Option<bool>>,
 }
 
 impl App {
     /// Changes a session, all that is asked or nothing.
     pub async fn patch_session(&self, caller: &Caller, given: &str, patch: PatchSession) -> Result<Session> {
-        let reached = self.managed(caller, given, "change a session").await?;
+        let kept = self.managed(caller, given, "change a session").await?;
         let patches = self.patches(patch)?;
-        let session = self.opened(reached).await?;
+        let session = match kept {
+            Kept::Ours(reached) => self.opened(reached).await?,
+            Kept::Theirs(_, Some(stored)) => *stored,
+            // What the owner says about another agent's session is kept in the store.
+            Kept::Theirs(foreign, None) => self.store()?.ensure_session(first_row(&foreign)).await?,
+        };
         Ok(self.store()?.patch_session_as_one(&session.id, patches, self.now()).await?)
     }
 
@@ -45,7 +51,7 @@ impl App {
     /// A busy session is refused, and so is one that somebody has open: what they are in the middle of
     /// would go on where nobody looks.
     pub async fn reset_session(&self, caller: &Caller, given: &str) -> Result<Session> {
-        let reached = self.managed(caller, given, "start a session over").await?;
+        let reached = self.managed(caller, given, "start a session over").await?.stored()?;
         let key = reached.key.clone();
         let store = self.store()?;
         let newest = store.session_by_key(&key).await?;
@@ -73,7 +79,7 @@ impl App {
 
     /// Deletes a session for good, with every transcript that its key has led to.
     pub async fn delete_session(&self, caller: &Caller, given: &str) -> Result<()> {
-        let reached = self.managed(caller, given, "delete a session").await?;
+        let reached = self.managed(caller, given, "delete a session").await?.stored()?;
         if reached.key.kind() == SessionKind::Main {
             return Err(Error::Invalid(format!(
                 "{} is the main session of its agent and cannot be deleted; it can be started over",
@@ -93,9 +99,9 @@ impl App {
         Ok(())
     }
 
-    async fn managed(&self, caller: &Caller, given: &str, what: &str) -> Result<Reached> {
+    async fn managed(&self, caller: &Caller, given: &str, what: &str) -> Result<Kept> {
         may_manage(caller, what)?;
-        self.reach(caller, given, Verb::Status).await
+        self.find_kept(&self.outlook(caller).await?, given, Verb::Status).await
     }
 
     /// Refuses a session in which something goes on, and says what to do about it.
@@ -152,6 +158,9 @@ impl App {
         }
         if let Some(archived) = patch.archived {
             patches.push(SessionPatch::Archived(archived.unwrap_or(false)));
+        }
+        if let Some(starred) = patch.starred {
+            patches.push(SessionPatch::Starred(starred.unwrap_or(false)));
         }
         if patches.is_empty() {
             return Err(Error::Invalid("there is nothing to change: no field is given".to_owned()));

@@ -43,7 +43,7 @@ pub(crate) struct Outlook {
 }
 
 /// What was given, before anything is looked up.
-enum Given {
+pub(crate) enum Given {
     Key(SessionKey),
     /// `<source>:<native id>`.
     Native(Source, SessionId),
@@ -249,8 +249,14 @@ impl Outlook {
         Viewer { standing: self.standing, only: self.only.as_ref(), key, confinement: self.confinement }
     }
 
+    /// Tells whether the sessions that other agents keep are there for this caller: for the owner, and
+    /// for whom the owner gave all sessions.
+    pub(crate) fn sees_others(&self) -> bool {
+        self.standing == Standing::Owner && self.only.is_none()
+    }
+
     /// Reads what was given: `main` and `current` are names, the rest is a key or an id.
-    fn canonical(&self, given: &str) -> Result<Given> {
+    pub(crate) fn canonical(&self, given: &str) -> Result<Given> {
         if given == "main" {
             return Ok(Given::Key(self.configured.shared(SessionKey::main(&self.agent))));
         }

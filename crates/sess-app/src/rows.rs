@@ -1,21 +1,24 @@
-//! `sessions_list`: the sessions that a caller reaches, as rows.
+//! Sessions as rows: those that a caller reaches, and at the doors other agents' among them.
 
 use std::path::Path;
 
 use sess_core::{
-    AgentId, SessionId, Timestamp,
+    AgentId, SessionId, Source, Timestamp,
     key::{SessionKind, UnknownKind},
-    policy::Verb,
+    policy::{self, Verb},
     run::RunState,
     session::{Runner, Sending, Session, ThinkingLevel, VerboseLevel},
 };
-use sess_protocol::sessions::{AgentInfo, Agents, DeliveryContext, Row, Rows};
+use sess_protocol::sessions::{AgentInfo, Agents, DeliveryContext, Row, Rows, SubSession};
+use sess_readers::Foreign;
 use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
-    App, Caller, Error, Redaction, Result,
-    context::plain,
+    App, Caller, Error, ListSessions, Redaction, Result, Scope,
+    context::{Children, Found, join, plain},
+    handoff::resume_command,
     history::{Newest, Tools},
+    others::{Asked, Kept, as_stored},
     reach::Outlook,
     transcript_path,
 };
@@ -40,12 +43,24 @@ pub struct ListRows {
     pub message_limit: Option<i64>,
     /// How many of the most recent are left out.
     pub offset: u64,
-    /// Only sessions whose title, name, label or key contains this, in any case.
+    /// Only sessions whose title, name, label, key or directory contains this, in any case.
     pub search: Option<String>,
     /// Only sessions of this agent.
     pub agent: Option<String>,
     /// Whether archived ones are listed as well.
     pub with_archived: bool,
+    /// Only sessions that come from these; from all when empty.
+    pub sources: Vec<String>,
+    pub scope: Scope,
+    pub others: Others,
+}
+
+/// Whether a list has the sessions that other agents keep, for callers who may see them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    #[default]
+    LeftOut,
+    Included,
 }
 
 impl App {
@@ -74,24 +89,46 @@ impl App {
                 name.parse().map_err(|_| Error::Invalid(format!("agent: {name:?} is no agent's name")))?,
             ),
         };
-        let reach = Reach {
+        let mut reach = Reach {
             circle: self.circle(&outlook).await?,
             kinds,
             active_since,
             agent,
             search: search.map(str::to_owned),
+            sources: sources(&ask.sources)?,
+            cwd: match ask.scope {
+                Scope::All => None,
+                Scope::Repo => Some(self.repository_dir()?.to_owned()),
+            },
             with_archived: ask.with_archived,
+            except: Vec::new(),
+        };
+        let theirs = match ask.others {
+            Others::Included if outlook.sees_others() => {
+                self.others_that_fit(caller, &mut reach, ask.scope).await?
+            }
+            Others::Included | Others::LeftOut => Vec::new(),
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let listed = store.list_within(&reach, ask.offset, limit).await?;
-        let counted = store.count_within(&reach, TOTAL_MAX + 1).await?;
-        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
-        let render = Render { store: &*store, outlook: &outlook, message_limit, home };
-        let ids: Vec<SessionId> = listed.iter().map(|session| session.id.clone()).collect();
-        let glances = store.glances(&ids).await?;
+        let skipped = skipped(&*store, &reach, &theirs, ask.offset).await?;
+        let ours = store.list_within(&reach, ask.offset - skipped as u64, limit).await?;
+        let counted = store.count_within(&reach, TOTAL_MAX + 1).await? + theirs.len() as u64;
+        let ours = ours.into_iter().map(|session| Found::Stored(Box::new(session)));
+        let mut listed: Vec<Found> = ours.chain(theirs.into_iter().skip(skipped).take(limit)).collect();
+        listed.sort_by_key(|found| std::cmp::Reverse(found.updated_at()));
+        listed.truncate(limit);
+
+        let render = self.render(&outlook, &*store, message_limit, ask.others)?;
+        let stored: Vec<SessionId> =
+            listed.iter().filter_map(Found::stored).map(|session| session.id.clone()).collect();
+        let mut glances = store.glances(&stored).await?.into_iter();
         let mut sessions = Vec::with_capacity(listed.len());
-        for (session, glance) in listed.iter().zip(glances) {
-            sessions.push(render.row(session, glance).await?);
+        for found in &listed {
+            let glance = found.stored().and_then(|_| glances.next()).unwrap_or_default();
+            sessions.push(match found {
+                Found::Stored(session) => render.row(session, glance).await?,
+                Found::Foreign(foreign, stored) => render.theirs(foreign, stored.as_deref(), glance).await?,
+            });
         }
         Ok(Rows {
             count: sessions.len(),
@@ -101,18 +138,92 @@ impl App {
         })
     }
 
+    /// Returns the sessions of other agents that fit, in the order of the list. What the store knows of
+    /// them is left out of `reach`, so that each is listed once.
+    async fn others_that_fit(&self, caller: &Caller, reach: &mut Reach, scope: Scope) -> Result<Vec<Found>> {
+        let source = match reach.sources[..] {
+            [only] => Some(only),
+            _ => None,
+        };
+        let list = ListSessions { scope, source, include_archived: true, ..ListSessions::default() };
+        let all = &policy::Scope::All;
+        let found = self.foreign_that_fit(caller, &list, all, Children::LeftOut).await?;
+        let found = found
+            .into_iter()
+            .filter(|foreign| reach.sources.is_empty() || reach.sources.contains(&foreign.source));
+        let mut found: Vec<Found> = found.map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
+        join(&*self.store()?, &mut found).await?;
+        // An import is as whole as its original, and the owner's own.
+        found.retain(|found| found.stored().is_none_or(|stored| stored.num_messages == 0));
+        reach.except = found.iter().filter_map(Found::stored).map(|stored| stored.id.clone()).collect();
+        let search = reach.search.as_deref().map(str::to_lowercase);
+        found.retain(|found| {
+            let Found::Foreign(foreign, stored) = found else { return false };
+            let key = foreign.key();
+            let facts = stored.as_ref().map(|stored| &stored.facts);
+            let names = [
+                Some(found.title()),
+                Some(key.as_str()),
+                foreign.cwd.as_deref(),
+                facts.and_then(|facts| facts.display_name.as_deref()),
+                facts.and_then(|facts| facts.label.as_deref()),
+            ];
+            let has = |search: &str| names.iter().flatten().any(|name| name.to_lowercase().contains(search));
+            (reach.with_archived || !found.is_archived())
+                && (reach.kinds.is_empty() || reach.kinds.contains(&key.kind()))
+                && reach.active_since.is_none_or(|since| found.updated_at() >= since)
+                && reach.agent.as_ref().is_none_or(|agent| *agent == foreign.source.agent())
+                && search.as_deref().is_none_or(has)
+        });
+        found.sort_by(|a, b| b.updated_at().cmp(&a.updated_at()).then_with(|| a.id().cmp(b.id())));
+        Ok(found)
+    }
+
     /// Returns the row of one session that the caller reaches, with that many of its last messages.
     pub async fn session_row(&self, caller: &Caller, given: &str, message_limit: u64) -> Result<Row> {
         let outlook = self.outlook(caller).await?;
-        let reached = self.reach_from(&outlook, given, Verb::Status).await?;
-        let session = self.looked_at(reached)?;
+        let kept = self.find_kept(&outlook, given, Verb::Status).await?;
         let store = self.store()?;
-        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
         let message_limit = message_limit.min(MESSAGE_LIMIT_MAX.unsigned_abs());
-        let render = Render { store: &*store, outlook: &outlook, message_limit, home };
-        let glances = store.glances(std::slice::from_ref(&session.id)).await?;
-        let glance = glances.into_iter().next();
-        render.row(&session, glance.ok_or_else(|| sess_store::Error::NoSession(session.id.clone()))?).await
+        let render = self.render(&outlook, &*store, message_limit, Others::Included)?;
+        let (foreign, stored) = match kept {
+            Kept::Ours(reached) => {
+                let session = self.looked_at(reached)?;
+                let glance = store.glances(std::slice::from_ref(&session.id)).await?.into_iter().next();
+                let none = || sess_store::Error::NoSession(session.id.clone());
+                return render.row(&session, glance.ok_or_else(none)?).await;
+            }
+            Kept::Theirs(foreign, stored) => (foreign, stored),
+        };
+        let glance = match &stored {
+            Some(stored) => store.glances(std::slice::from_ref(&stored.id)).await?.pop().unwrap_or_default(),
+            None => Glance::default(),
+        };
+        let mut row = render.theirs(&foreign, stored.as_deref(), glance).await?;
+        let mut below = self.foreign_sessions(Some(foreign.source)).await?;
+        below.retain(|session| session.parent.as_ref() == Some(&foreign.id));
+        below.sort_by_key(|session| session.created_at);
+        if !below.is_empty() {
+            row.sub_sessions = Some(below.iter().map(sub_session).collect());
+        }
+        if message_limit > 0 {
+            let limit = usize::try_from(message_limit).unwrap_or(usize::MAX);
+            let page = self.their_page(&foreign, Asked { before: None, limit, with_tools: false }).await?;
+            let read = page.messages.iter().map(|message| serde_json::from_str(message.json.get()));
+            row.messages = Some(read.filter_map(std::result::Result::ok).collect());
+        }
+        Ok(row)
+    }
+
+    fn render<'a>(
+        &'a self,
+        outlook: &'a Outlook,
+        store: &'a dyn Store,
+        message_limit: u64,
+        others: Others,
+    ) -> Result<Render<'a>> {
+        let home = if outlook.is_sandboxed { None } else { Some(self.home()?) };
+        Ok(Render { store, outlook, message_limit, home, others })
     }
 
     /// Returns the configured agents whose sessions this caller sees.
@@ -147,9 +258,25 @@ struct Render<'a> {
     message_limit: u64,
     /// Where the store is; a sandboxed caller is not told.
     home: Option<&'a Path>,
+    /// Whether a row says where its session comes from: not to an agent that lists its own.
+    others: Others,
 }
 
 impl Render<'_> {
+    /// Returns the row of another agent's session, without its messages: they are not read for a list.
+    async fn theirs(&self, foreign: &Foreign, stored: Option<&Session>, glance: Glance) -> Result<Row> {
+        let session = as_stored(foreign, stored);
+        let plain = Self { message_limit: 0, ..*self };
+        Ok(Row {
+            archived: foreign.is_archived || session.archived_at.is_some(),
+            read_only: stored.is_none(),
+            resume_command: resume_command(foreign.source, foreign.id.as_str())
+                .filter(|_| foreign.parent.is_none()),
+            transcript_path: None,
+            ..plain.row(&session, glance).await?
+        })
+    }
+
     async fn row(&self, session: &Session, glance: Glance) -> Result<Row> {
         let configured = &self.outlook.configured;
         let facts = &session.facts;
@@ -200,8 +327,19 @@ impl Render<'_> {
             status: Some(status),
             created_at: session.created_at.as_millis(),
             archived: session.archived_at.is_some(),
+            starred: session.starred && self.others == Others::Included,
+            source: (self.others == Others::Included).then(|| session.source.to_string()),
+            read_only: false,
+            cwd: session.cwd.as_deref().filter(|_| self.shows_places()).map(plain),
+            resume_command: None,
+            sub_sessions: None,
             messages,
         })
+    }
+
+    /// Where a session ran is told to who sees all of them.
+    fn shows_places(&self) -> bool {
+        self.others == Others::Included && self.outlook.sees_others()
     }
 
     /// Returns the model that speaks in a session. One that runs here is called what the configuration calls it,
@@ -219,6 +357,45 @@ impl Render<'_> {
     fn transcript_path(&self, session: &Session) -> Option<String> {
         let path = transcript_path(self.home?, &session.id);
         path.is_file().then(|| path.to_string_lossy().into_owned())
+    }
+}
+
+/// Returns how many of `theirs`, which are in order, stand before a place in the list of all.
+///
+/// Of equally new ones ours come first: so a place in the list is theirs plus ours that are as new, and
+/// the store counts instead of handing over everything before a page.
+async fn skipped(store: &dyn Store, reach: &Reach, theirs: &[Found], offset: u64) -> Result<usize> {
+    let mut low = 0;
+    let mut high = theirs.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let as_new = Reach { active_since: Some(theirs[middle].updated_at()), ..reach.clone() };
+        let place = middle as u64 + store.count_within(&as_new, offset).await?;
+        if place < offset {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+/// Reads the names of sources.
+fn sources(names: &[String]) -> Result<Vec<Source>> {
+    let known = || Source::ALL.map(Source::as_str).join(", ");
+    let read = |name: &String| {
+        let none = |_| Error::Invalid(format!("source: {name:?} is none of: {}", known()));
+        name.trim().parse().map_err(none)
+    };
+    names.iter().map(read).collect()
+}
+
+fn sub_session(foreign: &Foreign) -> SubSession {
+    let name = foreign.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&foreign.title);
+    SubSession {
+        key: foreign.key().to_string(),
+        session_id: foreign.id.to_string(),
+        name: plain(if name.is_empty() { foreign.id.as_str() } else { name }),
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sess_core::{Source, Timestamp, message::Role, policy, session::Session};
+use sess_core::{SessionKey, Source, Timestamp, message::Role, policy, session::Session};
 use sess_readers::{Before, Foreign, Matcher};
 use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, Term};
 
@@ -61,11 +61,22 @@ pub struct SearchHit {
     pub message_id: String,
     /// Its place among the messages of its session.
     pub seq: u64,
+    #[serde(skip)]
+    pub spot: Spot,
     #[schemars(with = "String")]
     pub role: Role,
     /// RFC 3339, UTC.
     pub timestamp: String,
     pub snippet: String,
+}
+
+/// Where a message stands, for doors that open its session there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    pub key: SessionKey,
+    /// As pages of the transcript count: with what is no message, and with what was taken back.
+    pub seq: u64,
+    pub at: Timestamp,
 }
 
 /// How far a search got, in our own sessions and in other agents'.
@@ -188,6 +199,7 @@ impl App {
                         session: context::listed(&hit.session),
                         message_id: hit.message.id.to_string(),
                         seq: hit.message.seq,
+                        spot: Spot { key: hit.session.key.clone(), seq: hit.message.seq, at: body.timestamp },
                         role: body.role,
                         timestamp: body.timestamp.to_string(),
                         snippet: seek.snippet(&text),
@@ -236,6 +248,7 @@ impl App {
                                 session: context::listed(&session),
                                 message_id: message.id.to_string(),
                                 seq: message.seq,
+                                spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
                                 role: body.role,
                                 timestamp: body.timestamp.to_string(),
                                 snippet: seek.snippet(&text),
@@ -279,6 +292,7 @@ impl App {
                 session: context::listed_foreign(session),
                 message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
                 seq: hit.seq,
+                spot: Spot { key: session.key(), seq: hit.place, at: hit.at },
                 role: hit.role,
                 timestamp: hit.at.to_string(),
                 snippet: seek.snippet(&hit.text),

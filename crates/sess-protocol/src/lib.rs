@@ -11,6 +11,7 @@ pub mod methods;
 pub mod object;
 pub mod plans;
 pub mod runs;
+pub mod search;
 pub mod sessions;
 pub mod tokens;
 pub mod work;
@@ -62,6 +63,8 @@ pub fn schema() -> Value {
         runs::Runs,
         runs::WaitBody,
         runs::Waited,
+        search::SearchPage,
+        search::SearchQuery,
         sessions::Agents,
         sessions::ListSessions,
         sessions::OneSession,

@@ -33,6 +33,9 @@ pub struct Message {
     pub agent_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
+    /// It was taken back: still on record, no part of the conversation any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_back: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

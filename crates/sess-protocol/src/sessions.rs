@@ -25,15 +25,31 @@ pub struct ListSessions {
     /// That many of each session's last messages: 0 to 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_limit: Option<i64>,
-    /// Only sessions whose title, key or label contains this, in any case.
+    /// Only sessions whose title, key, label or directory contains this, in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// Only sessions that come from these: `native` for those of the store, else the names of agents, as
+    /// `claude` or `codex`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Vec<String>>,
+    /// `repo` leaves only sessions of the repository that the gateway was started in; `all` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<SessionScope>,
     /// Only sessions of this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Whether archived ones are listed as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
+}
+
+/// Which sessions are meant, by where they ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionScope {
+    Repo,
+    #[default]
+    All,
 }
 
 /// `GET /sessions/{sessionKey}`.
@@ -91,6 +107,9 @@ pub struct PatchSession {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schemars(with = "Option<bool>")]
     pub archived: Option<Option<bool>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schemars(with = "Option<bool>")]
+    pub starred: Option<Option<bool>>,
 }
 
 /// Tells `null` from nothing at all.
@@ -168,10 +187,37 @@ pub struct Row {
     pub created_at: i64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starred: bool,
+    /// Where it comes from: `native`, or the agent whose own session it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// It is another agent's, read where that keeps it: no message can be sent into it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// The directory that it ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The command, word by word, that goes on with it in its own agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_command: Option<Vec<String>>,
+    /// What its sub-agents did, each a session of its own; only where one session is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_sessions: Option<Vec<SubSession>>,
     /// The last messages, without tool results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Message>>")]
     pub messages: Option<Vec<Value>>,
+}
+
+/// A session that another agent's session had a part of its work done in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubSession {
+    pub key: String,
+    pub session_id: String,
+    /// What its agent calls it.
+    pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

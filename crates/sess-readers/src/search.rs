@@ -175,6 +175,8 @@ pub struct Hit {
     pub message_id: Option<String>,
     /// Its place among the messages of its session, from 1.
     pub seq: u64,
+    /// Its place among everything that was handed over, from 1.
+    pub place: u64,
     pub role: Role,
     pub at: Timestamp,
     pub text: String,
@@ -263,28 +265,29 @@ impl Task<'_> {
         hits.hits.len() == self.limit && hits.hits.last().is_some_and(|last| last.at > at)
     }
 
-    fn look(&self, place: usize) {
-        let session = &self.sessions[place];
+    fn look(&self, number: usize) {
+        let session = &self.sessions[number];
         match self.may_have(session) {
             Ok(false) => return,
             Ok(true) => {}
-            Err(error) => return self.problem(place, &error),
+            Err(error) => return self.problem(number, &error),
         }
-        let mut seq = 0;
+        let (mut seq, mut place) = (0, 0);
         let told = read(session, &mut |entry| {
+            place += 1;
             if entry.body.role != Role::System && !entry.is_rewound {
                 seq += 1;
                 let text = entry.body.plain_text();
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
-                    self.add(Hit { session: place, message_id, seq, role, at, text, found });
+                    self.add(Hit { session: number, message_id, seq, place, role, at, text, found });
                 }
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if let Err(error) = told {
-            self.problem(place, &error);
+            self.problem(number, &error);
         }
     }
 

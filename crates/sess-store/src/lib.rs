@@ -594,10 +594,16 @@ pub struct Reach {
     pub active_since: Option<Timestamp>,
     /// Only sessions of this agent.
     pub agent: Option<AgentId>,
-    /// Only sessions whose title, name, label or key contains this, in any case of ASCII letters.
+    /// Only sessions whose title, name, label, key or directory contains this, in any case of ASCII letters.
     pub search: Option<String>,
+    /// Only sessions that come from these; from all when empty.
+    pub sources: Vec<Source>,
+    /// Only sessions that ran in this directory or below it.
+    pub cwd: Option<String>,
     /// Archived ones as well.
     pub with_archived: bool,
+    /// None of these.
+    pub except: Vec<SessionId>,
 }
 
 impl Reach {
@@ -609,7 +615,10 @@ impl Reach {
             active_since: None,
             agent: None,
             search: None,
+            sources: Vec::new(),
+            cwd: None,
             with_archived: false,
+            except: Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
-// What goes over HTTP: signing in and out, tokens, files, and work sessions.
+// What goes over HTTP: signing in and out, tokens, files, work sessions, and search.
 
-import type { CreatedToken, CreateToken, ErrorBody, Tokens, Uploaded, WorkBoard, WorkSession } from './types';
+import type { CreatedToken, CreateToken, ErrorBody, SearchPage, SearchQuery, Tokens, Uploaded, WorkBoard, WorkSession } from './types';
 
 /** The gateway answered, and the answer is no. */
 export class Refusal extends Error {
@@ -61,6 +61,10 @@ export const revokeToken = (id: string) => ask('DELETE', `tokens/${encodeURIComp
 
 export const getBoard = (signal: AbortSignal) => ask<WorkBoard>('GET', 'work', undefined, signal);
 export const getWork = (slug: string, signal: AbortSignal) => ask<WorkSession>('GET', `work/${encodeURIComponent(slug)}`, undefined, signal);
+
+/** Finds messages. */
+export const searchMessages = (query: SearchQuery, signal: AbortSignal) =>
+  ask<SearchPage>('GET', `search?${new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]))}`, undefined, signal);
 
 /** Uploads a file; `progress` hears how much of it has gone, from 0 to 1. */
 export function upload(file: Blob, name: string, progress: (part: number) => void): Promise<Uploaded> {

@@ -85,6 +85,10 @@ export type ChatStatus = 'started' | 'in_flight' | 'ok';
 export type Decision = 'approve' | 'request_changes' | 'done';
 export type WaitStatus = ('ok' | 'error' | 'aborted') | 'timeout';
 /**
+ * Which sessions are meant, by where they ran.
+ */
+export type SessionScope = 'repo' | 'all';
+/**
  * The state of a work session, in the order of its life.
  */
 export type WorkState = 'drafting' | 'planned' | 'active' | 'completed' | 'abandoned';
@@ -190,6 +194,10 @@ export interface Message {
   runId?: string | null;
   agentId?: string | null;
   provenance?: Provenance | null;
+  /**
+   * It was taken back: still on record, no part of the conversation any more.
+   */
+  takenBack?: boolean | null;
 }
 export interface Usage {
   input?: number;
@@ -252,6 +260,27 @@ export interface Row {
   status?: string | null;
   createdAt: number;
   archived?: boolean;
+  starred?: boolean;
+  /**
+   * Where it comes from: `native`, or the agent whose own session it is.
+   */
+  source?: string | null;
+  /**
+   * It is another agent's, read where that keeps it: no message can be sent into it.
+   */
+  readOnly?: boolean;
+  /**
+   * The directory that it ran in.
+   */
+  cwd?: string | null;
+  /**
+   * The command, word by word, that goes on with it in its own agent.
+   */
+  resumeCommand?: string[] | null;
+  /**
+   * What its sub-agents did, each a session of its own; only where one session is asked for.
+   */
+  subSessions?: SubSession[] | null;
   /**
    * The last messages, without tool results.
    */
@@ -261,6 +290,17 @@ export interface DeliveryContext {
   channel: string;
   to?: string | null;
   accountId?: string | null;
+}
+/**
+ * A session that another agent's session had a part of its work done in.
+ */
+export interface SubSession {
+  key: string;
+  sessionId: string;
+  /**
+   * What its agent calls it.
+   */
+  name: string;
 }
 /**
  * `tick`: the gateway is there.
@@ -681,6 +721,74 @@ export interface Waited {
   error?: string | null;
 }
 /**
+ * What was found, newest first.
+ */
+export interface SearchPage {
+  hits: SearchHit[];
+  /**
+   * Leads to older ones; absent at the end.
+   */
+  nextCursor?: string | null;
+}
+/**
+ * A message that was found.
+ */
+export interface SearchHit {
+  sessionKey: string;
+  sessionId: string;
+  /**
+   * Where the session comes from: `native`, or the agent whose own session it is.
+   */
+  source: string;
+  /**
+   * May be empty.
+   */
+  title: string;
+  messageId: string;
+  /**
+   * Its place in the transcript, as pages of it count.
+   */
+  seq: number;
+  role: Role;
+  /**
+   * Milliseconds since 1970.
+   */
+  timestamp: number;
+  /**
+   * What stands around the words, on one line.
+   */
+  snippet: string;
+}
+/**
+ * `GET /search`.
+ */
+export interface SearchQuery {
+  /**
+   * Words, `"phrases"`, `beginnings*`, and `-words` that must be absent; at most 1,000 bytes.
+   */
+  q: string;
+  /**
+   * `1` takes `q` for a regular expression.
+   */
+  regex?: number | null;
+  /**
+   * Only sessions that come from this: `native`, or the name of an agent.
+   */
+  source?: string | null;
+  /**
+   * `repo` leaves only sessions of the repository that the gateway was started in; `all` when not given.
+   */
+  scope?: SessionScope | null;
+  /**
+   * How many: 1 to 100, 20 when not given.
+   */
+  limit?: number | null;
+  /**
+   * The `nextCursor` of the page before.
+   */
+  cursor?: string | null;
+}
+/**
  * `GET /agents`.
  */
 export interface Agents {
@@ -720,9 +828,18 @@ export interface ListSessions {
    */
   messageLimit?: number | null;
   /**
-   * Only sessions whose title, key or label contains this, in any case.
+   * Only sessions whose title, key, label or directory contains this, in any case.
    */
   search?: string | null;
+  /**
+   * Only sessions that come from these: `native` for those of the store, else the names of agents, as
+   * `claude` or `codex`.
+   */
+  source?: string[] | null;
+  /**
+   * `repo` leaves only sessions of the repository that the gateway was started in; `all` when not given.
+   */
+  scope?: SessionScope | null;
   /**
    * Only sessions of this agent.
    */
@@ -765,6 +882,7 @@ export interface PatchSession {
   displayName?: string | null;
   label?: string | null;
   archived?: boolean | null;
+  starred?: boolean | null;
 }
 /**
  * `sessions.resolve`: what a reference leads to.

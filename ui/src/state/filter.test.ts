@@ -26,11 +26,15 @@ test('filters apply to what changes as well', () => {
   const archived = { ...one, archived: true };
   expect(matches(archived, NO_FILTER)).toBe(false);
   expect(matches(archived, { ...NO_FILTER, archived: true })).toBe(true);
+  const theirs = { ...one, source: 'claude', cwd: '/work/Acme' };
+  expect(matches(theirs, { ...NO_FILTER, sources: ['claude'], search: 'acme' })).toBe(true);
+  expect(matches(theirs, { ...NO_FILTER, sources: ['native', 'codex'] })).toBe(false);
+  expect(matches(one, { ...NO_FILTER, sources: ['native'] })).toBe(true);
 });
 
 test('only what was chosen is asked for', () => {
   expect(toRequest(NO_FILTER)).toEqual({});
-  expect(toRequest({ search: ' x ', kind: 'main', agent: 'a', status: 'idle', archived: true })).toEqual({
-    search: 'x', kinds: ['main'], agent: 'a', archived: true,
+  expect(toRequest({ search: ' x ', kind: 'main', agent: 'a', status: 'idle', archived: true, sources: ['zed', 'amp'], scope: 'repo' })).toEqual({
+    search: 'x', kinds: ['main'], agent: 'a', archived: true, source: ['zed', 'amp'], scope: 'repo',
   });
 });

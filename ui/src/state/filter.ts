@@ -1,6 +1,7 @@
 // Which sessions a list shows, and in which order.
 
 import type { ListSessions, Row } from '../api/types';
+import { sourceOf } from './vendors';
 
 export interface Filter {
   search: string;
@@ -8,9 +9,12 @@ export interface Filter {
   agent: string;
   status: string;
   archived: boolean;
+  /** Only sessions that come from these; from all when empty. */
+  sources: string[];
+  scope: '' | 'repo';
 }
 
-export const NO_FILTER: Filter = { search: '', kind: '', agent: '', status: '', archived: false };
+export const NO_FILTER: Filter = { search: '', kind: '', agent: '', status: '', archived: false, sources: [], scope: '' };
 
 /** Returns the part of a filter that the gateway applies. Status changes too often for that: see {@link matches}. */
 export function toRequest(filter: Filter): ListSessions {
@@ -19,6 +23,8 @@ export function toRequest(filter: Filter): ListSessions {
     ...(filter.kind ? { kinds: [filter.kind] } : {}),
     ...(filter.agent ? { agent: filter.agent } : {}),
     ...(filter.archived ? { archived: true } : {}),
+    ...(filter.sources.length ? { source: filter.sources } : {}),
+    ...(filter.scope ? { scope: filter.scope } : {}),
   };
 }
 
@@ -28,9 +34,10 @@ export function matches(row: Row, filter: Filter): boolean {
   if (filter.kind && row.kind !== filter.kind) return false;
   if (filter.agent && agentOf(row) !== filter.agent) return false;
   if (filter.status && (row.status ?? 'idle') !== filter.status) return false;
+  if (filter.sources.length && !filter.sources.includes(sourceOf(row))) return false;
   const search = filter.search.trim().toLowerCase();
   if (!search) return true;
-  return [row.title, row.displayName, row.label, row.key].some((text) => text?.toLowerCase().includes(search));
+  return [row.title, row.displayName, row.label, row.key, row.cwd].some((text) => text?.toLowerCase().includes(search));
 }
 
 /** Returns the agent of a session; its key names one when the row does not. */

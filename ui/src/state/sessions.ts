@@ -5,13 +5,20 @@ import { connection, on, onResync, request } from '../api/socket';
 import type { Agents, Row, Rows, SessionsChanged } from '../api/types';
 import { type Filter, matches, NO_FILTER, toRequest, withRow } from './filter';
 import { type Glance, glanceOf } from './glance';
+import { keepSources, keptSources } from './settings';
+import { inOrder, sourceOf } from './vendors';
 
 const PAGE = 200;
 /** How many rows are asked for again at once after events were lost; the rest comes on scrolling. */
 const REFRESH_MAX = 1000;
 const TYPING_MS = 120;
+/** Other agents tell nobody what they do: their sessions are looked at again while somebody looks. */
+const LOOK_AGAIN_MS = 30_000;
 
-export const filter = signal<Filter>(NO_FILTER);
+const kept = keptSources();
+export const filter = signal<Filter>(kept.sources.length || kept.scope ? { ...NO_FILTER, ...kept } : NO_FILTER);
+/** Whose sessions there are, as far as they were seen. */
+export const sources = signal<string[]>(inOrder(kept.sources));
 export const rows = signal<Row[]>([]);
 export const total = signal<{ count: number; atLeast: boolean } | undefined>(undefined);
 export const listState = signal<'loading' | 'ready' | 'failed'>('loading');
@@ -56,8 +63,15 @@ function glanced(listed: Row[]): Row[] {
 
 export function remember(seen: Row[]): void {
   const next = new Map(known.peek());
-  for (const row of seen) next.set(row.key, row).set(row.sessionId, row);
+  for (const given of seen) {
+    // Lists do not say what ran below a session.
+    const below = given.subSessions ?? next.get(given.key)?.subSessions;
+    const row = below ? { ...given, subSessions: below } : given;
+    next.set(row.key, row).set(row.sessionId, row);
+  }
   known.value = next;
+  const found = inOrder([...sources.peek(), ...seen.map(sourceOf)]);
+  if (found.length !== sources.peek().length) sources.value = found;
 }
 
 /** Fetches one session's row; it is remembered. */
@@ -182,6 +196,7 @@ function forget(): void {
     known.value = new Map();
     glances.value = new Map();
     agents.value = { agents: [] };
+    sources.value = inOrder(filter.peek().sources);
     total.value = undefined;
     listState.value = 'loading';
   });
@@ -205,6 +220,13 @@ export function watchSessions(): void {
     void reload();
     void fetchAgents();
   });
+  const lookAgain = () => {
+    const hasOthers = sources.peek().some((source) => source !== 'native');
+    if (document.visibilityState === 'visible' && hasOthers && !loading && listState.peek() === 'ready') void reload();
+  };
+  setInterval(lookAgain, LOOK_AGAIN_MS);
+  document.addEventListener('visibilitychange', lookAgain);
+  effect(() => keepSources(filter.value.sources, filter.value.scope));
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
     const wanted = JSON.stringify(toRequest(filter.value));

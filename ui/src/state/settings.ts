@@ -32,6 +32,17 @@ export function applyTheme(): void {
   });
 }
 
+/** Returns whose sessions the list was narrowed to, and whether to one repository. */
+export function keptSources(): { sources: string[]; scope: '' | 'repo' } {
+  const names = (read('sources') ?? '').split(',').filter((name) => /^[a-z-]{1,40}$/.test(name));
+  return { sources: names, scope: read('scope') === 'repo' ? 'repo' : '' };
+}
+
+export function keepSources(sources: readonly string[], scope: '' | 'repo'): void {
+  write('sources', sources.join(','));
+  write('scope', scope);
+}
+
 // When each session was last looked at. What changed before the first visit is not news.
 const SEEN_MAX = 1000;
 const firstVisit = Number(read('firstVisit')) || Date.now();

@@ -7,6 +7,7 @@ import type { HistoryPage, Message, RunRow, SessionMessage } from '../api/types'
 import { group, merge } from './group';
 import { fetchRow, rowOf } from './sessions';
 import { markSeen } from './settings';
+import { sourceOf } from './vendors';
 
 const PAGE = 100;
 const JUMP_PAGE = 1000;
@@ -14,6 +15,8 @@ const JUMP_PAGE = 1000;
 const RUNS_MAX = 100;
 /** Past this many pages a gap is not worth closing: the transcript starts over at its end. */
 const CATCH_UP_PAGES = 5;
+/** Another agent tells nobody what it does: its transcript is looked at again while it is open. */
+const LOOK_AGAIN_MS = 10_000;
 
 /** Something that was sent, until the transcript has it. */
 export interface Sent {
@@ -47,6 +50,7 @@ export class Transcript {
   private runsTimer: ReturnType<typeof setTimeout> | undefined;
   private fetching = false;
   private again = false;
+  private isKnown = false;
 
   /** Opens the session that a key or an id names. */
   constructor(readonly reference: string) {
@@ -62,6 +66,11 @@ export class Transcript {
       }),
       onResync(() => void this.refresh()),
     ];
+    const timer = setInterval(() => {
+      const looks = document.visibilityState === 'visible' && this.state.value === 'ready';
+      if (looks && sourceOf(this.row.value) !== 'native') void this.refresh();
+    }, LOOK_AGAIN_MS);
+    this.closing.push(() => clearInterval(timer));
     if (connection.value.name === 'open') void this.refresh();
   }
 
@@ -101,7 +110,9 @@ export class Transcript {
 
   private async catchUp(): Promise<void> {
     const newest = await this.page(undefined, PAGE);
-    if (!rowOf(this.key)) await fetchRow(this.key).catch(() => undefined);
+    const known = rowOf(this.key);
+    if (!known || (sourceOf(known) !== 'native' && !this.isKnown)) await fetchRow(this.key).catch(() => undefined);
+    this.isKnown = true;
     const last = this.messages.value.at(-1)?.seq ?? 0;
     const isSame = newest.sessionId === this.sessionId.value && last > 0;
     let loaded = newest.items;

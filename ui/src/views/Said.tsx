@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import type { Row, RunRow } from '../api/types';
 import { agentOf } from '../state/filter';
 import type { Item, Said, Speaker } from '../state/group';
+import { open } from '../state/open';
 import { sessionLink } from '../state/route';
 import type { Sent, Transcript } from '../state/transcript';
 import { manyLines, oneLine } from '../text/clean';
@@ -22,11 +23,16 @@ const FILE_SHOWN_MAX = 20_000;
 export function SaidRow({ item, sessionKey, marked }: { item: Extract<Item, { kind: 'said' }>; sessionKey: string; marked: boolean }) {
   const { speaker, message } = item;
   return (
-    <article class={`said column ${speaker.kind}${marked ? ' marked' : ''}`} tabIndex={-1} aria-label={`${spokenName(speaker)}, ${clock(item.at)}`}>
+    <article
+      class={`said column ${speaker.kind}${marked ? ' marked' : ''}${message.takenBack ? ' taken-back' : ''}`}
+      tabIndex={-1}
+      aria-label={`${spokenName(speaker)}, ${clock(item.at)}${message.takenBack ? ', taken back' : ''}`}
+    >
       {item.named && <By speaker={speaker} at={item.at} link={sessionLink(sessionKey, item.seq)} detail={detailOf(item)} />}
       <div class="words">
         {item.blocks.map((block, index) => <Words key={index} block={block} speaker={speaker} />)}
       </div>
+      {message.takenBack && <p class="taken-back-note">Taken back: no part of the conversation any more.</p>}
       {message.stopReason && !USUAL_ENDS.includes(message.stopReason) && (
         <p class="stopped">Stopped: {oneLine(message.stopReason)}</p>
       )}
@@ -93,12 +99,18 @@ function Words({ block, speaker }: { block: Said; speaker: Speaker }) {
       return <Picture mimeType={block.mimeType} data={block.data ?? undefined} />;
     case 'subSession':
       return (
-        <p class="sub-session"><Icon name="sub" /><span>Another session ran here: <SessionLink reference={block.sessionId} /></span></p>
+        <p class="sub-session"><Icon name="sub" /><span>Another session ran here: <SubSessionLink id={block.sessionId} /></span></p>
       );
     default:
       // A later version may have kinds that this one does not know.
       return <p class="unknown">A part of the kind “{oneLine(String((block as { type: unknown }).type))}” that this page cannot show.</p>;
   }
+}
+
+/** A sub-agent has a name in the session that started it. */
+function SubSessionLink({ id }: { id: string }) {
+  const named = open.value?.row.value?.subSessions?.find((sub) => sub.sessionId === id);
+  return named ? <a class="session-link" href={sessionLink(named.key)}>{oneLine(named.name)}</a> : <SessionLink reference={id} />;
 }
 
 function ReportWords({ report }: { report: Report }) {

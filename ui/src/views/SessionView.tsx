@@ -8,6 +8,7 @@ import { open, plan } from '../state/open';
 import { may } from '../state/rights';
 import { go, type Route, sessionLink, type Tab } from '../state/route';
 import type { Transcript } from '../state/transcript';
+import { nameOf, sourceOf } from '../state/vendors';
 import { oneLine } from '../text/clean';
 import { amount, cost } from '../text/time';
 import { attempt, Confirm, Dialog, Icon, type IconName, SessionLink, StatusDot, tell, titleOf } from './parts';
@@ -46,7 +47,7 @@ function Head({ at, transcript }: { at: Extract<Route, { view: 'session' }>; tra
         <h1 title={oneLine(row?.key ?? at.key)}>{titleOf(row, at.key)}</h1>
         {row && <Facts row={row} />}
       </div>
-      <nav class="tabs" aria-label="Views of this session">
+      {!row?.readOnly && <nav class="tabs" aria-label="Views of this session">
         {TABS.map(({ tab, name, icon, keys }) => (
           <a key={tab} href={sessionLink(at.key, tab)} aria-current={at.tab === tab ? 'page' : undefined} title={`${name} (${keys})`}>
             <Icon name={icon} />
@@ -54,7 +55,7 @@ function Head({ at, transcript }: { at: Extract<Route, { view: 'session' }>; tra
             {tab === 'plan' && badge && <span class="badge">review</span>}
           </a>
         ))}
-      </nav>
+      </nav>}
       {row && may('admin') && <Menu row={row} />}
     </header>
   );
@@ -65,7 +66,8 @@ function Facts({ row }: { row: Row }) {
   return (
     <p class="facts">
       {status !== 'idle' && <span class={`status ${status}`}><StatusDot status={status} />{status}</span>}
-      <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
+      {sourceOf(row) === 'native' ? <span class="agent">{oneLine(agentOf(row)) || row.kind}</span> : <span><span class="vendor">{nameOf(sourceOf(row))}</span></span>}
+      {row.cwd && sourceOf(row) !== 'native' && <span title="The directory that it ran in">{oneLine(row.cwd)}</span>}
       {row.model && <span>{oneLine(row.model)}</span>}
       {Boolean(row.totalTokens) && <span title={`${row.totalTokens!.toLocaleString('en')} tokens in all runs`}>{amount(row.totalTokens!)} tokens</span>}
       {Boolean(row.totalCost) && <span>{cost(row.totalCost!)}</span>}
@@ -94,14 +96,17 @@ function Menu({ row }: { row: Row }) {
       </button>
       {isOpen && (
         <div class="menu-items">
+          <button type="button" onClick={choose(() => void attempt(() => request('sessions.patch', { key: row.key, starred: !row.starred })))}>
+            {row.starred ? 'Remove the star' : 'Star'}
+          </button>
           <button type="button" onClick={choose(() => setAsking('rename'))}>Rename…</button>
           <button type="button" onClick={choose(() => void attempt(async () => {
             await request('sessions.patch', { key: row.key, archived: !row.archived });
             tell(row.archived ? 'No longer archived.' : 'Archived. Find it with the filter “Archived too”.');
           }))}>{row.archived ? 'Unarchive' : 'Archive'}</button>
-          <hr />
-          <button type="button" onClick={choose(() => setAsking('reset'))}>Start over…</button>
-          <button
+          {!row.readOnly && <hr />}
+          {sourceOf(row) === 'native' && <button type="button" onClick={choose(() => setAsking('reset'))}>Start over…</button>}
+          {!row.readOnly && <button
             type="button"
             class="danger"
             disabled={isMain}
@@ -109,7 +114,7 @@ function Menu({ row }: { row: Row }) {
             onClick={choose(() => setAsking('delete'))}
           >
             Delete…
-          </button>
+          </button>}
         </div>
       )}
       {asking === 'rename' && <Rename row={row} onClose={() => setAsking(undefined)} />}

@@ -8,11 +8,14 @@ import { type Props as ListProps, VirtualList } from '../lists/VirtualList';
 import { agentOf, type Filter, NO_FILTER } from '../state/filter';
 import { denied, may } from '../state/rights';
 import { go, route, sessionLink, workLink } from '../state/route';
-import { agents, filter, glanceAt, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, total } from '../state/sessions';
+import { agents, filter, glanceAt, isComplete, listError, listState, loadMore, reload, rowOf, rows, shown, sources, total } from '../state/sessions';
+import { asExpression, found, inMessages } from '../state/search';
 import { isUnread } from '../state/settings';
+import { inOrder, nameOf, sourceOf } from '../state/vendors';
 import { oneLine } from '../text/clean';
 import { amount, cost } from '../text/time';
 import { ConnectionBadge } from './Connection';
+import { hitLink, Hits, moveInHits } from './Hits';
 import { Ago, Empty, Icon, Logo, Skeleton, StatusDot, titleOf } from './parts';
 
 const ROW_HEIGHT = 80;
@@ -41,7 +44,7 @@ export function Sidebar() {
         )}
       </div>
       <Search />
-      <SessionList current={current} />
+      {inMessages.value ? <Hits /> : <SessionList current={current} />}
       <div class="sidebar-foot">
         <a href="#/runs" aria-current={route.value.view === 'runs' ? 'page' : undefined}><Icon name="tree" />Runs</a>
         {may('read') && <a href={workLink()} aria-current={route.value.view === 'work' ? 'page' : undefined} title="Work sessions (g w)"><Icon name="board" />Work</a>}
@@ -67,8 +70,8 @@ function Search() {
         <input
           id="search"
           type="search"
-          placeholder="Search sessions"
-          aria-label="Search sessions"
+          placeholder={inMessages.value ? 'Search in messages' : 'Search sessions'}
+          aria-label={inMessages.value ? 'Search in messages' : 'Search sessions'}
           aria-keyshortcuts="/"
           autocomplete="off"
           spellcheck={false}
@@ -79,6 +82,9 @@ function Search() {
               if (value.search) change({ search: '' });
               else event.currentTarget.blur();
               event.stopPropagation();
+            } else if (event.key === 'Enter' && inMessages.value) {
+              const state = found.value;
+              if (state.name === 'ready' && state.hits[0]) go(hitLink(state.hits[0]));
             } else if (event.key === 'Enter' && shown.value[0]) {
               go(sessionLink(shown.value[0].key));
             } else if (event.key === 'ArrowDown') {
@@ -100,6 +106,8 @@ function Search() {
           {chosen > 0 && <span class="count" aria-hidden="true">{chosen}</span>}
         </button>
       </div>
+      {(value.search || inMessages.value) && <Where />}
+      <Sources value={value} change={change} />
       {filtersOpen.value && (
         <div class="filters" id="filters">
           <Choice label="Status" value={value.status} options={STATUSES} onChange={(status) => change({ status })} />
@@ -110,10 +118,43 @@ function Search() {
             Archived too
           </label>
           {chosen > 0 && (
-            <button type="button" class="quiet" onClick={() => change({ ...NO_FILTER, search: value.search })}>Clear</button>
+            <button type="button" class="quiet" onClick={() => change({ ...NO_FILTER, search: value.search, sources: value.sources, scope: value.scope })}>Clear</button>
           )}
         </div>
       )}
+    </div>
+  );
+}
+
+/** Where to search: in what sessions are called, or in what was said in them. */
+function Where() {
+  return (
+    <div class="where" role="group" aria-label="Where to search">
+      <button type="button" aria-pressed={!inMessages.value} onClick={() => (inMessages.value = false)}>Sessions</button>
+      <button type="button" aria-pressed={inMessages.value} onClick={() => (inMessages.value = true)}>In messages</button>
+      {inMessages.value && (
+        <label class="check">
+          <input type="checkbox" checked={asExpression.value} onChange={(event) => (asExpression.value = event.currentTarget.checked)} />
+          Regex
+        </label>
+      )}
+    </div>
+  );
+}
+
+/** Whose sessions are shown. There is a choice only where several agents were used. */
+function Sources({ value, change }: { value: Filter; change: (part: Partial<Filter>) => void }) {
+  if (sources.value.length < 2 && !value.scope && value.sources.length === 0) return null;
+  const toggle = (source: string) =>
+    change({ sources: value.sources.includes(source) ? value.sources.filter((other) => other !== source) : inOrder([...value.sources, source]) });
+  return (
+    <div class="chips" role="group" aria-label="Whose sessions">
+      {inOrder([...sources.value, 'native']).map((source) => (
+        <button key={source} type="button" class="chip" aria-pressed={value.sources.includes(source)} onClick={() => toggle(source)}>{nameOf(source)}</button>
+      ))}
+      <button type="button" class="chip scope" aria-pressed={value.scope === 'repo'} title="Only sessions of the repository that the gateway was started in" onClick={() => change({ scope: value.scope ? '' : 'repo' })}>
+        This repository
+      </button>
     </div>
   );
 }
@@ -158,7 +199,8 @@ function SessionList({ current }: { current: string | undefined }) {
       <div class="list-state">
         {filtered ? (
           <Empty icon="search" title="Nothing found">
-            <p>No session matches. Search looks at titles, labels and keys.</p>
+            <p>No session matches. Search looks at titles, labels, keys and directories.</p>
+            {filter.value.search && <button type="button" onClick={() => (inMessages.value = true)}>Search in messages</button>}
             <button type="button" onClick={() => (filter.value = NO_FILTER)}>Show all sessions</button>
           </Empty>
         ) : (
@@ -221,14 +263,19 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
               <Icon name="sub" /><span class="sr">Sub-session: </span>
             </span>
           )}
+          {row.starred && <span class="nested star" title="Starred"><Icon name="star" /><span class="sr">Starred: </span></span>}
           {title}
         </span>
         <Ago at={row.updatedAt} />
       </span>
-      <span class="session-row-words">{glance?.words}</span>
+      <span class="session-row-words">{glance?.words ?? oneLine(row.cwd ?? '')}</span>
       <span class="session-row-line info">
         <span class="session-row-info">
-          <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
+          {sourceOf(row) === 'native' ? (
+            <span class="agent">{oneLine(agentOf(row)) || row.kind}</span>
+          ) : (
+            <span class="vendor"><span class="sr">Session of </span>{nameOf(sourceOf(row))}</span>
+          )}
           {row.label && oneLine(row.label) !== title && <span class="label">{oneLine(row.label)}</span>}
           {row.channel && !['unknown', 'internal'].includes(row.channel) && <span>{oneLine(row.channel)}</span>}
           {row.abortedLastRun && status === 'idle' && <span class="bad">aborted</span>}
@@ -241,6 +288,10 @@ function SessionRow({ row, isCurrent }: { row: Row; isCurrent: boolean }) {
 
 /** Moves the focus in the list by so many rows; without focus there, from the open session. */
 export function moveInList(by: number): void {
+  if (inMessages.value) {
+    moveInHits(by);
+    return;
+  }
   const visible = shown.value;
   if (!list.current || visible.length === 0) return;
   const focused = (document.activeElement?.closest('.session-list .row') as HTMLElement | null)?.dataset['index'];

@@ -10,6 +10,7 @@ import { sessionLink } from '../state/route';
 import type { Sent, Transcript } from '../state/transcript';
 import { Composer } from './Composer';
 import { announce, Empty, Icon, Skeleton } from './parts';
+import { ReadOnlyBar, SubSessions } from './ReadOnly';
 import { Outcome, SaidRow, SentRow, StreamRow } from './Said';
 import { CompactionRow, DayRow, StepsRow } from './Steps';
 
@@ -158,12 +159,13 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
   return (
     <div class="pane chat">
       <PlanBanner reference={transcript.reference} />
+      <SubSessions row={transcript.row.value} />
       <div class="transcript-frame">
         {state === 'loading' ? (
           <div class="transcript column"><Skeleton lines={10} /></div>
         ) : shown.length === 1 && !transcript.hasMore.value ? (
           <Empty icon="chat" title="Nothing said yet">
-            <p>Write the first message below.</p>
+            <p>{transcript.row.value?.readOnly ? 'Its agent wrote nothing down that could be shown.' : 'Write the first message below.'}</p>
           </Empty>
         ) : (
           <VirtualList<Line>
@@ -187,7 +189,11 @@ export function TranscriptPane({ transcript, seq }: { transcript: Transcript; se
           </button>
         )}
       </div>
-      <Composer transcript={transcript} onSent={() => list.current?.scrollToEnd()} />
+      {transcript.row.value?.readOnly ? (
+        <ReadOnlyBar row={transcript.row.value} />
+      ) : (
+        <Composer transcript={transcript} onSent={() => list.current?.scrollToEnd()} />
+      )}
     </div>
   );
 }

@@ -45,7 +45,15 @@ impl Found {
         }
     }
 
-    fn source(&self) -> Source {
+    /// Returns what the store has of it.
+    pub(crate) fn stored(&self) -> Option<&Session> {
+        match self {
+            Self::Stored(session) => Some(session),
+            Self::Foreign(_, stored) => stored.as_deref(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source {
         match self {
             Self::Stored(session) => session.source,
             Self::Foreign(foreign, _) => foreign.source,
@@ -60,7 +68,7 @@ impl Found {
         }
     }
 
-    fn updated_at(&self) -> Timestamp {
+    pub(crate) fn updated_at(&self) -> Timestamp {
         match self {
             Self::Stored(session) => session.updated_at,
             Self::Foreign(foreign, None) => foreign.updated_at,
@@ -75,7 +83,7 @@ impl Found {
         }
     }
 
-    fn is_archived(&self) -> bool {
+    pub(crate) fn is_archived(&self) -> bool {
         match self {
             Self::Stored(session) => session.archived_at.is_some(),
             Self::Foreign(foreign, stored) => {
@@ -176,6 +184,10 @@ impl App {
         scope: &policy::Scope,
         children: Children,
     ) -> Result<Vec<Foreign>> {
+        // Who was given one agent's sessions was given those of the store.
+        if caller.only.is_some() {
+            return Ok(Vec::new());
+        }
         let own = self.own_foreign(caller).await?;
         let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
         let mut repositories = Repositories::of(self, ask.scope)?;
@@ -271,13 +283,7 @@ impl App {
     pub async fn resolve(&self, caller: &Caller, text: &str) -> Result<Session> {
         match self.find(caller, text).await? {
             Found::Stored(session) | Found::Foreign(_, Some(session)) => Ok(*session),
-            Found::Foreign(foreign, None) => {
-                let created_at = foreign.created_at.unwrap_or(foreign.updated_at);
-                let mut new = NewSession::chat(foreign.id, foreign.source, created_at);
-                new.title = foreign.title;
-                new.cwd = foreign.cwd;
-                Ok(self.store()?.ensure_session(new).await?)
-            }
+            Found::Foreign(foreign, None) => Ok(self.store()?.ensure_session(first_row(&foreign)).await?),
         }
     }
 
@@ -313,7 +319,7 @@ impl App {
     }
 
     /// Adds what its agent keeps of a session to what is stored of it.
-    async fn with_files(&self, session: Session) -> Result<Found> {
+    pub(crate) async fn with_files(&self, session: Session) -> Result<Found> {
         if session.source == Source::Native {
             return Ok(Found::Stored(Box::new(session)));
         }
@@ -440,6 +446,15 @@ impl App {
     }
 }
 
+/// Returns what is stored of another agent's session once the owner says something about it.
+pub(crate) fn first_row(foreign: &Foreign) -> NewSession {
+    let created_at = foreign.created_at.unwrap_or(foreign.updated_at);
+    let mut new = NewSession::chat(foreign.id.clone(), foreign.source, created_at);
+    new.title.clone_from(&foreign.title);
+    new.cwd.clone_from(&foreign.cwd);
+    new
+}
+
 /// Returns another agent's session as a list shows it, without counting its messages.
 pub(crate) fn listed_foreign(foreign: &Foreign) -> Listed {
     Listed {
@@ -512,7 +527,7 @@ pub(crate) fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
 }
 
 /// Adds what is stored about other agents' sessions; returns those rows.
-async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<Session>> {
+pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<Session>> {
     let mut by_source: HashMap<Source, Vec<SessionId>> = HashMap::new();
     for found in found.iter() {
         by_source.entry(found.source()).or_default().push(found.id().clone());

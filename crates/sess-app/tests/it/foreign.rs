@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::world::World;
 
-const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
-const ALL: [&str; 11] = [
+pub(crate) const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
+pub(crate) const ALL: [&str; 11] = [
     "amp",
     "claude-code",
     "codex",
@@ -25,17 +25,17 @@ const ALL: [&str; 11] = [
 ];
 
 /// A world on a machine that other agents were used on.
-struct Machine {
+pub(crate) struct Machine {
     home: TempDir,
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Machine {
-    fn of(agents: &[&str]) -> Self {
+    pub(crate) fn of(agents: &[&str]) -> Self {
         Self::with(agents, |_| {})
     }
 
-    fn with(agents: &[&str], change: impl FnOnce(&mut sess_app::Settings)) -> Self {
+    pub(crate) fn with(agents: &[&str], change: impl FnOnce(&mut sess_app::Settings)) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         for agent in agents {
             let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes");

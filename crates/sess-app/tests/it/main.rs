@@ -34,6 +34,7 @@ mod sessions_stage;
 mod exchange;
 mod forged;
 mod node_ends;
+mod others;
 mod session_reach;
 mod sessions_history;
 mod sessions_list;

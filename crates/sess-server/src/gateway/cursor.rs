@@ -55,6 +55,15 @@ impl Cursors {
         text.strip_prefix('@').and_then(|position| position.parse().ok()).ok_or(InvalidCursor)
     }
 
+    /// Seals how far a search got.
+    pub(super) fn seal_search(&self, place: &str) -> String {
+        self.sealed(&format!("?{place}"))
+    }
+
+    pub(super) fn open_search(&self, text: &str) -> Result<String, InvalidCursor> {
+        self.unsealed(text)?.strip_prefix('?').map(str::to_owned).ok_or(InvalidCursor)
+    }
+
     fn sealed(&self, text: &str) -> String {
         let mut bytes = self.mac(text.as_bytes()).to_vec();
         bytes.extend_from_slice(text.as_bytes());

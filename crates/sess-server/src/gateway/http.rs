@@ -3,6 +3,7 @@
 pub(super) mod history;
 pub(super) mod plans;
 pub(super) mod runs;
+pub(super) mod search;
 pub(super) mod sessions;
 pub(super) mod tokens;
 pub(super) mod work;

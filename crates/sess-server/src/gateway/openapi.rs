@@ -53,6 +53,16 @@ pub(super) fn property_names(schema: &Schema) -> Vec<String> {
     properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
 }
 
+/// Returns the names of those properties that are lists.
+pub(super) fn list_names(schema: &Schema) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let is_list = |property: &Value| match property.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
+        kind => kind.is_some_and(|kind| kind == "array"),
+    };
+    properties.filter(|(_, property)| is_list(property)).map(|(name, _)| name.clone()).collect()
+}
+
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "summary": route.about,
@@ -127,6 +137,13 @@ fn plain(mut schema: Value) -> Value {
         list.retain(|kind| kind != "null");
         if let [only] = list.as_slice() {
             *kinds = only.clone();
+        }
+    }
+    // One of a few words is a reference to them.
+    if let Some(given) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
+        given.retain(|kind| kind.get("type").is_none_or(|kind| kind != "null"));
+        if let [only] = given.as_slice() {
+            return only.clone();
         }
     }
     schema

@@ -12,8 +12,8 @@ const PART_BYTES_MAX: usize = 512;
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads parameters that the route knows, each of them once.
-    pub(super) fn parse(text: Option<&str>, known: &[String]) -> Result<Self, Problem> {
+    /// Reads parameters that the route knows, each of them once; those in `lists` as often as one likes.
+    pub(super) fn parse(text: Option<&str>, known: &[String], lists: &[String]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -29,7 +29,7 @@ impl Query {
                     "unknown parameter {name:?}; the parameters are: {known}"
                 )));
             }
-            if pairs.iter().any(|(other, _)| *other == name) {
+            if !lists.contains(&name) && pairs.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::invalid(format!("the parameter {name} is given twice")));
             }
             pairs.push((name, value));
@@ -69,9 +69,10 @@ impl Query {
         }
     }
 
-    /// Returns names with commas between them.
+    /// Returns names: with commas between them, or one each time the parameter is given.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
-        let names = self.text(name).unwrap_or_default().split(',');
+        let given = self.0.iter().filter(|(other, _)| other == name);
+        let names = given.flat_map(|(_, value)| value.split(','));
         names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 }
@@ -125,7 +126,7 @@ mod tests {
     fn a_wrong_parameter_is_named() {
         let known = ["limit".to_owned(), "follow".to_owned()];
         let limit = |text: &str| {
-            let query = Query::parse(Some(text), &known).map_err(|problem| problem.message)?;
+            let query = Query::parse(Some(text), &known, &[]).map_err(|problem| problem.message)?;
             query.number("limit", 1..=1_000).map_err(|problem| problem.message)
         };
         assert_eq!(limit("limit=5"), Ok(Some(5)));
@@ -141,5 +142,17 @@ mod tests {
         }
         assert!(limit("limit=1&limit=2").expect_err("twice").contains("twice"));
         assert!(limit("x=1").expect_err("unknown").contains("\"x\""));
+    }
+
+    #[test]
+    fn a_list_has_commas_or_is_given_again() {
+        let known = ["source".to_owned()];
+        let list = |text: &str| {
+            let query = Query::parse(Some(text), &known, &known).map_err(|problem| problem.message)?;
+            Ok::<_, String>(query.list("source").join(" "))
+        };
+        assert_eq!(list("source=claude,codex").as_deref(), Ok("claude codex"));
+        assert_eq!(list("source=claude&source=codex,%20zed").as_deref(), Ok("claude codex zed"));
+        assert_eq!(list("").as_deref(), Ok(""));
     }
 }

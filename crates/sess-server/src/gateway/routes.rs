@@ -21,6 +21,7 @@ use sess_protocol::{
     messages::{HistoryPage, HistoryQuery},
     plans::{PlanBody, PlanQuery, PlanState, PlanView, ReviewBody},
     runs::{ListRuns, RunRow, Runs, WaitBody, Waited},
+    search::{SearchPage, SearchQuery},
     sessions::{Agents, ListSessions, Row, Rows, SendAnswer, SendBody, SessionQuery, UploadQuery, Uploaded},
     tokens::{CreateToken, CreatedToken, LoggedIn, Login, Scope, TokenRow, Tokens},
     work::{WorkBoard, WorkSession},
@@ -103,6 +104,8 @@ pub(super) struct Route {
     size: Size,
     /// The parameters that `query` has.
     parameters: Vec<String>,
+    /// Those of them that are lists.
+    lists: Vec<String>,
 }
 
 /// Answered to the very end: the process lives.
@@ -187,6 +190,10 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
             .takes::<ReviewBody>()
             .json::<PlanState>(200)
             .needs(Scope::Review, |call, access| Box::pin(http::plans::review(call, access))),
+        get("/search", "Finds messages in the sessions of all agents, newest first.")
+            .query::<SearchQuery>()
+            .json::<SearchPage>(200)
+            .needs(Scope::Read, |call, access| Box::pin(http::search::search(call, access))),
         get("/runs", "Lists runs, newest first.")
             .query::<ListRuns>()
             .json::<Runs>(200)
@@ -304,7 +311,7 @@ async fn dispatch(
     let params = params?;
     let query = match route.takes {
         Takes::Frames => Query::default(),
-        _ => Query::parse(request.uri().query(), &route.parameters)?,
+        _ => Query::parse(request.uri().query(), &route.parameters, &route.lists)?,
     };
     let body_bytes_max = match route.size {
         Size::Usual => state.limits.body_bytes,
@@ -412,7 +419,8 @@ impl Draft {
         let Self { method, path, about, query, takes, gives, size } = self;
         let schema = query.map(|query| query(&mut openapi::generator()));
         let parameters = schema.as_ref().map(openapi::property_names).unwrap_or_default();
-        Route { method, path, about, query, takes, gives, policy, size, parameters }
+        let lists = schema.as_ref().map(openapi::list_names).unwrap_or_default();
+        Route { method, path, about, query, takes, gives, policy, size, parameters, lists }
     }
 }
 

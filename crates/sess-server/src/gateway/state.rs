@@ -8,6 +8,7 @@ use std::{
 
 use sess_app::{Access, App};
 use sess_protocol::errors::ErrorType;
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -17,6 +18,9 @@ use super::{
 
 /// How often tokens are looked at again that somebody holds a stream open with.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How many searches go on at a time; others wait.
+const SEARCHES_MAX: usize = 2;
 
 pub(super) struct State {
     pub(super) app: App,
@@ -36,6 +40,8 @@ pub(super) struct State {
     pub(super) busy: TaskTracker,
     /// Connections that were handed over to another protocol.
     pub(super) sockets: TaskTracker,
+    /// A search reads whole disks: few at a time, so that others notice nothing.
+    pub(super) searches: Semaphore,
     /// Tokens that somebody holds something open with. Each is cancelled when it counts no longer.
     held: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -61,6 +67,7 @@ impl State {
             stop,
             busy: TaskTracker::new(),
             sockets: TaskTracker::new(),
+            searches: Semaphore::new(SEARCHES_MAX),
             held: Mutex::default(),
             app,
             limits,

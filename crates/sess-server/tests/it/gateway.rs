@@ -77,6 +77,10 @@ pub(crate) fn random() -> u128 {
 }
 
 fn app(home: &Path, configured: Configured) -> App {
+    app_among(home, configured, None)
+}
+
+fn app_among(home: &Path, configured: Configured, homes: Option<sess_readers::Homes>) -> App {
     App::new(Settings {
         home: Some(home.to_owned()),
         plans_dir: None,
@@ -85,7 +89,7 @@ fn app(home: &Path, configured: Configured) -> App {
         configured: ConfigSource::fixed(configured),
         cwd: None,
         repo: None,
-        homes: None,
+        homes,
         host: "here".to_owned(),
         now,
         random,
@@ -105,9 +109,22 @@ impl Gateway {
         Self::start_cast(NOBODY, change).await
     }
 
+    /// Starts one on a machine where other agents keep sessions.
+    pub(crate) async fn start_among(homes: sess_readers::Homes) -> Self {
+        Self::start_as(NOBODY, Some(homes), |_| {}).await
+    }
+
     pub(crate) async fn start_cast(cast: Cast, change: impl FnOnce(&mut GatewayOptions)) -> Self {
+        Self::start_as(cast, None, change).await
+    }
+
+    async fn start_as(
+        cast: Cast,
+        homes: Option<sess_readers::Homes>,
+        change: impl FnOnce(&mut GatewayOptions),
+    ) -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let app = app(home.path(), (cast.configured)());
+        let app = app_among(home.path(), (cast.configured)(), homes);
         let token = app.owner_token().expect("a token").reveal().to_owned();
         let mut options = GatewayOptions {
             listen: "127.0.0.1:0".parse().expect("an address"),

@@ -10,6 +10,7 @@ mod gateway_foreign;
 mod gateway_history;
 mod gateway_limits;
 mod gateway_mcp;
+mod gateway_others;
 mod gateway_panics;
 mod gateway_routes;
 mod gateway_strict;

@@ -1,7 +1,7 @@
 //! Which sessions a viewer reaches, as SQL.
 
 use rusqlite::{Connection, ToSql};
-use sess_core::{AgentId, SessionKey};
+use sess_core::{AgentId, SessionId, SessionKey};
 
 use super::{messages, sessions};
 use crate::{Circle, Reach};
@@ -115,14 +115,32 @@ fn conditions(reach: &Reach) -> Conditions {
         let pattern = format!("%{plain}%");
         values.extend((0..SEARCHED_PLACES).map(|_| Box::new(pattern.clone()) as Box<dyn ToSql>));
     }
+    if !reach.sources.is_empty() {
+        let places = vec!["?"; reach.sources.len()].join(", ");
+        wheres.push_str(&format!(" AND s.source IN ({places})"));
+        values.extend(reach.sources.iter().map(|source| Box::new(source.as_str()) as Box<dyn ToSql>));
+    }
+    if let Some(cwd) = &reach.cwd {
+        let root = cwd.trim_end_matches('/');
+        wheres.push_str(" AND (s.cwd = ? OR (s.cwd >= ? AND s.cwd < ?))");
+        values.push(Box::new(root.to_owned()));
+        values.push(Box::new(format!("{root}/")));
+        values.push(Box::new(format!("{root}0"))); // '0' follows '/'
+    }
+    if !reach.except.is_empty() {
+        // As one value: there may be more of them than a statement has places.
+        let ids: Vec<&str> = reach.except.iter().map(SessionId::as_str).collect();
+        wheres.push_str(" AND s.id NOT IN (SELECT value FROM json_each(?))");
+        values.push(Box::new(serde_json::Value::from(ids).to_string()));
+    }
     Conditions { with, wheres, values }
 }
 
-/// What is searched: title, key, and the names that facts have. Facts that cannot be read match nothing.
+/// What is searched: title, key, directory, and the names that facts have. Facts that cannot be read match nothing.
 const SEARCHED: &str = "(s.title LIKE ? ESCAPE '\\' OR s.key LIKE ? ESCAPE '\\' \
-     OR CASE WHEN json_valid(s.facts) THEN s.facts ->> '$.displayName' LIKE ? ESCAPE '\\' \
+     OR ifnull(s.cwd, '') LIKE ? ESCAPE '\\' OR CASE WHEN json_valid(s.facts) THEN s.facts ->> '$.displayName' LIKE ? ESCAPE '\\' \
      OR s.facts ->> '$.label' LIKE ? ESCAPE '\\' ELSE 0 END)";
-const SEARCHED_PLACES: usize = 4;
+const SEARCHED_PLACES: usize = 5;
 
 /// The part of a key that says whose it is; computed from the index, which has the key.
 const OWNER: &str = "substr(s.key, 1, 6 + instr(substr(s.key, 7), ':'))";

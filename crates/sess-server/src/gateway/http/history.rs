@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use sess_app::{Access, Caller, TranscriptPage};
-use sess_core::{SessionKey, policy::Verb};
+use sess_app::{Access, Caller, Led, TranscriptPage};
+use sess_core::policy::Verb;
 use sess_protocol::messages::HistoryPage;
 
 use super::{Call, Problem, json, unseen};
@@ -34,6 +34,9 @@ pub(in crate::gateway) async fn history(call: Call, access: Access) -> Result<Re
     if !is_stream {
         return Ok(json(&rendered(state, page)));
     }
+    if page.in_place {
+        return Err(no_stream());
+    }
     let (key, session) = (page.session.key.clone(), page.session.id.clone());
     // Newer messages may have come while it was read, and are in it then.
     let newest = page.messages.last().map_or(page.last_seq, |message| message.seq.max(page.last_seq));
@@ -55,7 +58,10 @@ async fn resume(
     text: &str,
     with_tools: bool,
 ) -> Result<Response, Problem> {
-    let (key, cursor) = place(state, caller, given, text).await?;
+    let (Led { key, in_place, .. }, cursor) = place(state, caller, given, text).await?;
+    if in_place {
+        return Err(no_stream());
+    }
     let shown = state.app.shown_key(&key)?;
     let Cursor { session, seq } = cursor;
     let follower = Follower::new(state.app.clone(), &state.hub, key, session, seq);
@@ -63,23 +69,19 @@ async fn resume(
     Ok(sse::answer(sse::Transcript::new(state.clone(), cut, follower, None, shown, with_tools)))
 }
 
+fn no_stream() -> Problem {
+    Problem::invalid(
+        "this session is read from another agent's files and cannot be followed: ask for its newest page again",
+    )
+}
+
 /// Returns the place that a cursor names, in a session of the key that was asked for.
-async fn place(
-    state: &State,
-    caller: &Caller,
-    given: &str,
-    text: &str,
-) -> Result<(SessionKey, Cursor), Problem> {
-    let reached =
-        state.app.reach(caller, given, Verb::History).await.map_err(|error| unseen(error, given))?;
+async fn place(state: &State, caller: &Caller, given: &str, text: &str) -> Result<(Led, Cursor), Problem> {
+    state.app.in_sight(caller, given, Verb::History).await.map_err(|error| unseen(error, given))?;
     let cursor = state.cursors.open(text).map_err(|error| Problem::invalid(error.to_string()))?;
-    // A key may have had several sessions, and a place in any of them is one of its own.
-    let key = state.app.key_of(&cursor.session).await?;
-    let is_unused = reached.session.is_none() && state.app.first_id(&reached.key)? == cursor.session;
-    if key.as_ref() != Some(&reached.key) && !is_unused {
-        return Err(Problem::invalid("invalid cursor: it is another session's, or that session was deleted"));
-    }
-    Ok((reached.key, cursor))
+    let led = state.app.place_in(caller, given, &cursor.session).await?;
+    let other = || Problem::invalid("invalid cursor: it is another session's, or that session was deleted");
+    Ok((led.ok_or_else(other)?, cursor))
 }
 
 /// Returns the newest page, or the one before the place that a cursor names.
@@ -94,9 +96,8 @@ pub(in crate::gateway) async fn page(
     let (named, before) = match cursor {
         None => (given.to_owned(), None),
         Some(text) => {
-            // The session of the cursor, which may not be the newest one of its key.
-            let (_, Cursor { session, seq }) = place(state, caller, given, text).await?;
-            (session.to_string(), Some(seq))
+            let (Led { reference, .. }, Cursor { seq, .. }) = place(state, caller, given, text).await?;
+            (reference, Some(seq))
         }
     };
     let page = state.app.transcript_page(caller, &named, before, limit, with_tools).await;

@@ -16,7 +16,7 @@ pub(in crate::gateway) async fn get(call: Call, access: Access) -> Result<Respon
 
 pub(in crate::gateway) async fn put(call: Call, access: Access) -> Result<Response, Problem> {
     let (app, caller, given) = (call.state.app.clone(), call.caller(&access), call.session().to_owned());
-    app.reach(&caller, &given, Verb::Send).await.map_err(|error| unseen(error, &given))?;
+    app.in_sight(&caller, &given, Verb::Send).await.map_err(|error| unseen(error, &given))?;
     let body: PlanBody = json_body(call).await?;
     let write = WritePlan {
         content: body.content,
@@ -28,7 +28,7 @@ pub(in crate::gateway) async fn put(call: Call, access: Access) -> Result<Respon
 
 pub(in crate::gateway) async fn review(call: Call, access: Access) -> Result<Response, Problem> {
     let (app, caller, given) = (call.state.app.clone(), call.caller(&access), call.session().to_owned());
-    app.reach(&caller, &given, Verb::Send).await.map_err(|error| unseen(error, &given))?;
+    app.in_sight(&caller, &given, Verb::Send).await.map_err(|error| unseen(error, &given))?;
     let body: ReviewBody = json_body(call).await?;
     let review =
         ReviewPlan { verdict: verdict(body.decision), revision: Some(body.revision), note: body.note };

@@ -1,11 +1,12 @@
 //! Sessions: the list, one of them, and messages into it.
 
 use axum::response::Response;
-use sess_app::{Access, ListRows, Redaction, SendMessage};
+use sess_app::{Access, ListRows, Others, Redaction, Scope, SendMessage};
 use sess_core::policy::Verb;
 use sess_protocol::sessions::SendBody;
 
 use super::{Call, Problem, json, json_body, unseen, waited};
+use crate::gateway::query::Query;
 
 pub(in crate::gateway) const ROWS_MAX: u64 = 200;
 const OFFSET_MAX: u64 = 1_000_000_000;
@@ -23,8 +24,20 @@ pub(in crate::gateway) async fn list(call: Call, access: Access) -> Result<Respo
         search: query.text("search").map(str::to_owned),
         agent: query.text("agent").map(str::to_owned),
         with_archived: query.flag("archived")?.unwrap_or(false),
+        sources: query.list("source"),
+        scope: scope(query)?,
+        others: Others::Included,
     };
     Ok(json(&call.state.app.session_rows(&call.caller(&access), &ask).await?))
+}
+
+/// Returns which sessions are meant, by where they ran.
+pub(in crate::gateway) fn scope(query: &Query) -> Result<Scope, Problem> {
+    match query.text("scope") {
+        None | Some("all") => Ok(Scope::All),
+        Some("repo") => Ok(Scope::Repo),
+        Some(other) => Err(Problem::invalid(format!("scope must be repo or all, not {other:?}"))),
+    }
 }
 
 pub(in crate::gateway) async fn get(call: Call, access: Access) -> Result<Response, Problem> {
@@ -38,7 +51,7 @@ pub(in crate::gateway) async fn send(call: Call, access: Access) -> Result<Respo
     let (app, caller) = (call.state.app.clone(), call.caller(&access));
     let to = call.session().to_owned();
     // What is out of sight is not there; what is in sight may still refuse.
-    app.reach(&caller, &to, Verb::Send).await.map_err(|error| unseen(error, &to))?;
+    app.in_sight(&caller, &to, Verb::Send).await.map_err(|error| unseen(error, &to))?;
     let body: SendBody = json_body(call).await?;
     let ask = SendMessage {
         to,

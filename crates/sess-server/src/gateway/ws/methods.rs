@@ -4,7 +4,9 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use sess_app::{Access, Caller, Chat, ChatTo, Chatted, ListRows, ListRuns, Redaction, ReviewPlan, Through};
+use sess_app::{
+    Access, Caller, Chat, ChatTo, Chatted, ListRows, ListRuns, Others, Redaction, ReviewPlan, Through,
+};
 use sess_core::{RunId, policy::Verb};
 use sess_protocol::{
     frames::{ResponseFrame, ResponseType},
@@ -14,7 +16,7 @@ use sess_protocol::{
     },
     plans::{GetPlan, ReviewPlan as Review},
     runs::{ListRuns as RunsWanted, RunRow, Runs, WaitStatus},
-    sessions::{ListSessions, OneSession, PatchSession, Resolved},
+    sessions::{ListSessions, OneSession, PatchSession, Resolved, SessionScope},
     tokens::Scope,
 };
 use tokio::sync::mpsc;
@@ -172,8 +174,8 @@ impl Ask {
 
     /// Refuses what the caller may not see as what is not there.
     async fn reach(&self, given: &str, verb: Verb) -> Result<(), Problem> {
-        let reached = self.state.app.reach(&self.caller, given, verb).await;
-        reached.map(|_| ()).map_err(|error| unseen(error, given))
+        let seen = self.state.app.in_sight(&self.caller, given, verb).await;
+        seen.map_err(|error| unseen(error, given))
     }
 }
 
@@ -192,6 +194,12 @@ async fn list(mut ask: Ask) -> Answer {
         search: wanted.search,
         agent: wanted.agent,
         with_archived: wanted.archived.unwrap_or(false),
+        sources: wanted.source.unwrap_or_default(),
+        scope: match wanted.scope.unwrap_or_default() {
+            SessionScope::Repo => sess_app::Scope::Repo,
+            SessionScope::All => sess_app::Scope::All,
+        },
+        others: Others::Included,
     };
     Ok(json(&ask.state.app.session_rows(&ask.caller, &rows).await?))
 }
@@ -331,6 +339,7 @@ async fn patch(mut ask: Ask) -> Answer {
         display_name: wanted.display_name,
         label: wanted.label,
         archived: wanted.archived,
+        starred: wanted.starred,
     };
     ask.reach(&wanted.key, Verb::Status).await?;
     let session = ask.state.app.patch_session(&ask.caller, &wanted.key, patch).await?;

@@ -115,6 +115,10 @@ impl Subscriptions {
         let app = &self.state.app;
         let page = app.transcript_page(&self.caller, &ask.key, None, 1, true).await;
         let mut page = page.map_err(|error| unseen(error, &ask.key))?;
+        if page.in_place {
+            let what = "key: this session is read from another agent's files and cannot be followed";
+            return Err(invalid(what.to_owned()));
+        }
         let key = page.session.key.clone();
         if let Some(id) = &ask.session_id
             && id != page.session.id.as_str()
