@@ -53,7 +53,7 @@ mod tests {
             .expect("written");
         assert_eq!(common_dir(&root.join("main")), Some(main.clone()));
         assert_eq!(common_dir(&root.join("w/src")), Some(main.clone()));
-        assert_eq!(common_dir(&root.join("main/gone/deeper")), Some(main));
+        assert_eq!(common_dir(&root.join("main/gone/deeper")), Some(main.clone()));
         assert_eq!(common_dir(&root.join("elsewhere")), None);
         fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("written");
         fs::write(main.join("worktrees/w/HEAD"), "ref: refs/heads/fix/it\n").expect("written");
