@@ -46,7 +46,7 @@ impl App {
                 })
             };
             let mut all = Vec::new();
-            for source in readers().map(|reader| reader.source()) {
+            for source in readers().map(sess_readers::Reader::source) {
                 let of_source = || sessions.iter().filter(|session| session.source == source);
                 let live: Vec<&Foreign> = of_source().filter(|session| !session.is_snapshot).collect();
                 let saved = of_source().filter(|session| session.is_snapshot).count() as u64;

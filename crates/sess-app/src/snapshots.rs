@@ -143,7 +143,7 @@ impl App {
         context::blocking(move || {
             let mut rows = SnapshotRows::default();
             let mut found = Vec::new();
-            for (_, _, path) in snapshot::manifests(&dir).map_err(unreadable)? {
+            for (_, _, path) in snapshot::manifests(&dir).map_err(|error| unreadable(&error))? {
                 match Manifest::load(&path) {
                     Ok(manifest) => found.push(manifest),
                     Err(error) => rows.problems.push(error.to_string()),
@@ -164,7 +164,7 @@ impl App {
         let dir = dir(self.home()?);
         let (now, reference) = (self.now(), reference.trim().to_owned());
         context::blocking(move || {
-            let all = snapshot::manifests(&dir).map_err(unreadable)?;
+            let all = snapshot::manifests(&dir).map_err(|error| unreadable(&error))?;
             let (source, id) = find(&all, &reference)?;
             let keeper = Keeper::open(&dir, now)?;
             let family = family(&all, source, &id);
@@ -246,6 +246,6 @@ fn family(all: &[Named], source: Source, id: &SessionId) -> Vec<Named> {
     of_source.into_iter().filter(|named| ids.contains(&named.1)).cloned().collect()
 }
 
-fn unreadable(error: sess_readers::Error) -> Error {
+fn unreadable(error: &sess_readers::Error) -> Error {
     Error::Unavailable(error.to_string())
 }

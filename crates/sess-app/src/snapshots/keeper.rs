@@ -279,7 +279,7 @@ impl Keeper {
     pub(super) fn sweep(&self) -> Result<SnapshotsLeft> {
         let mut left = SnapshotsLeft::default();
         let mut named = HashSet::new();
-        for (_, _, path) in snapshot::manifests(&self.dir).map_err(unreadable)? {
+        for (_, _, path) in snapshot::manifests(&self.dir).map_err(|error| unreadable(&error))? {
             left.snapshots += 1;
             left.size_bytes += path.metadata().map_or(0, |found| found.len());
             match Manifest::load(&path) {
