@@ -90,7 +90,7 @@ impl App {
     ) -> Result<TranscriptPage> {
         let outlook = self.outlook(caller).await?;
         let session = match self.find_kept(&outlook, given, Verb::History).await? {
-            Kept::Ours(reached) => self.looked_at(reached)?,
+            Kept::Ours(reached) => self.looked_at(*reached)?,
             Kept::Theirs(foreign, stored) => {
                 let page = self.their_page(&foreign, Asked { before, limit, with_tools }).await?;
                 let session = as_stored(&foreign, stored.as_deref());

@@ -38,7 +38,7 @@ impl App {
         let kept = self.managed(caller, given, "change a session").await?;
         let patches = self.patches(patch)?;
         let session = match kept {
-            Kept::Ours(reached) => self.opened(reached).await?,
+            Kept::Ours(reached) => self.opened(*reached).await?,
             Kept::Theirs(_, Some(stored)) => *stored,
             // What the owner says about another agent's session is kept in the store.
             Kept::Theirs(foreign, None) => self.store()?.ensure_session(first_row(&foreign)).await?,

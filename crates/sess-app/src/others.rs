@@ -17,7 +17,7 @@ use sess_core::{
     reference::ReferenceError,
     session::Session,
 };
-use sess_readers::{Entry, Foreign, reader};
+use sess_readers::{Entry, Foreign};
 
 use crate::{
     App, Caller, Error, Kind, Reached, Result, SeenMessage,
@@ -33,7 +33,7 @@ const PAGES_KEPT: usize = 4;
 
 /// A session that a caller sees.
 pub(crate) enum Kept {
-    Ours(Reached),
+    Ours(Box<Reached>),
     /// Another agent's, read in place; with what is stored about it.
     Theirs(Box<Foreign>, Option<Box<Session>>),
 }
@@ -42,7 +42,7 @@ impl Kept {
     /// Returns what is stored of the session; one of which nothing is stored can only be read.
     pub(crate) fn stored(self) -> Result<Reached> {
         match self {
-            Self::Ours(reached) => Ok(reached),
+            Self::Ours(reached) => Ok(*reached),
             Self::Theirs(_, Some(session)) => {
                 Ok(Reached { key: session.key.clone(), session: Some(*session) })
             }
@@ -70,7 +70,7 @@ impl App {
     /// Returns where the transcript `id` leads, if the session that `given` names has it.
     pub async fn place_in(&self, caller: &Caller, given: &str, id: &SessionId) -> Result<Option<Led>> {
         let reached = match self.find_kept(&self.outlook(caller).await?, given, Verb::History).await? {
-            Kept::Ours(reached) => reached,
+            Kept::Ours(reached) => *reached,
             Kept::Theirs(foreign, _) => {
                 let led = Led { key: foreign.key(), reference: foreign.reference(), in_place: true };
                 return Ok((foreign.id == *id).then_some(led));
@@ -87,11 +87,11 @@ impl App {
     pub(crate) async fn find_kept(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Kept> {
         let reached = self.reach_from(outlook, given, verb).await;
         if !outlook.sees_others() {
-            return reached.map(Kept::Ours);
+            return reached.map(|reached| Kept::Ours(Box::new(reached)));
         }
         match reached {
             Ok(Reached { key, session: Some(session) }) => Ok(match self.with_files(session).await? {
-                Found::Stored(session) => Kept::Ours(Reached { key, session: Some(*session) }),
+                Found::Stored(session) => Kept::Ours(Box::new(Reached { key, session: Some(*session) })),
                 Found::Foreign(foreign, stored) => Kept::Theirs(foreign, stored),
             }),
             Err(error) if error.kind() == Kind::NotFound => {
@@ -99,7 +99,7 @@ impl App {
                 let kept = self.kept_elsewhere(&given).await?;
                 kept.map(|foreign| Kept::Theirs(Box::new(foreign), None)).ok_or(error)
             }
-            reached => reached.map(Kept::Ours),
+            reached => reached.map(|reached| Kept::Ours(Box::new(reached))),
         }
     }
 
@@ -215,10 +215,9 @@ impl Pages {
 }
 
 fn read(foreign: &Foreign, asked: Asked) -> sess_readers::Result<TheirPage> {
-    let reader = reader(foreign.source).expect("what was listed has a reader");
     let mut kept: VecDeque<(u64, Entry, usize)> = VecDeque::new();
     let (mut last_seq, mut size_bytes, mut has_more) = (0, 0, false);
-    reader.read(foreign, &mut |entry| {
+    sess_readers::read(foreign, &mut |entry| {
         if asked.before.is_some_and(|before| last_seq + 1 >= before) {
             return ControlFlow::Break(());
         }

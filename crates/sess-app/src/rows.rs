@@ -188,7 +188,7 @@ impl App {
         let render = self.render(&outlook, &*store, message_limit, Others::Included)?;
         let (foreign, stored) = match kept {
             Kept::Ours(reached) => {
-                let session = self.looked_at(reached)?;
+                let session = self.looked_at(*reached)?;
                 let glance = store.glances(std::slice::from_ref(&session.id)).await?.into_iter().next();
                 let none = || sess_store::Error::NoSession(session.id.clone());
                 return render.row(&session, glance.ok_or_else(none)?).await;
