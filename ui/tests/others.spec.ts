@@ -15,6 +15,9 @@ const KEY = `agent:claude:chat:${CLAUDE}`;
 
 let gateway: Gateway;
 
+// Each picture is checked for barriers in both themes, which takes its time on a busy machine.
+test.describe.configure({ timeout: 180_000 });
+
 test.beforeAll(async () => {
   gateway = await start(seeds(Date.now()), async (directory) => {
     for (const agent of ['claude-code', 'codex', 'goose']) await cp(join(SAMPLES, agent), directory, { recursive: true });
@@ -117,7 +120,7 @@ test('it is starred, renamed and archived like any other', async ({ page }) => {
 test('words are found in the messages of all agents, and lead to where they were said', async ({ page }) => {
   await open(page);
   await search(page).fill('rotate_key');
-  await page.getByRole('button', { name: 'In messages' }).click();
+  await page.getByRole('button', { name: 'In messages', exact: true }).click();
   const hits = page.getByRole('list', { name: 'Messages found, newest first' });
   await expect(hits.getByRole('link').first()).toBeVisible();
   await expect(hits.locator('mark').first()).toHaveText('rotate_key');

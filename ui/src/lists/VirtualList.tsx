@@ -209,7 +209,8 @@ export class VirtualList<T> extends Component<Props<T>> {
     const up = scroller.scrollTop < this.top;
     this.top = scroller.scrollTop;
     if (this.props.follow) {
-      const left = scroller.scrollHeight - this.top - this.viewport;
+      // As high as it is now: when it grew, the browser moved it up, and nobody scrolled.
+      const left = scroller.scrollHeight - this.top - scroller.clientHeight;
       if (left < END_SLACK && !up) this.setFollowing(true);
       else if (up && left > 2) this.setFollowing(false);
     }

@@ -8,6 +8,7 @@ import type { Item, Said, Speaker } from '../state/group';
 import { open } from '../state/open';
 import { sessionLink } from '../state/route';
 import type { Sent, Transcript } from '../state/transcript';
+import { nameOf, sourceOf } from '../state/vendors';
 import { manyLines, oneLine } from '../text/clean';
 import { toHtmlOnce } from '../text/markdown';
 import { amount, clock, cost, moment, size } from '../text/time';
@@ -54,12 +55,18 @@ function spokenName(speaker: Speaker): string {
     case 'person':
       return 'You';
     case 'agent':
-      return oneLine(speaker.id) || 'Agent';
+      return agentName(speaker.id);
     case 'peer':
       return `From session ${oneLine(speaker.key)}, not from you`;
     case 'system':
       return 'Note of the program';
   }
+}
+
+/** Another agent speaks under the name that people know it by. */
+function agentName(id: string): string {
+  const source = sourceOf(open.value?.row.value);
+  return source !== 'native' && id === source ? nameOf(source) : oneLine(id) || 'Agent';
 }
 
 /** The line that names a speaker. */
@@ -68,7 +75,7 @@ export function By(props: { speaker: Speaker; at?: number; link?: string; detail
   return (
     <header class="by">
       {speaker.kind === 'person' && <><span class="avatar person" aria-hidden="true"><Icon name="person" /></span><span class="name">You</span></>}
-      {speaker.kind === 'agent' && <><span class="avatar agent" aria-hidden="true"><Icon name="agent" /></span><span class="name">{oneLine(speaker.id) || 'Agent'}</span></>}
+      {speaker.kind === 'agent' && <><span class="avatar agent" aria-hidden="true"><Icon name="agent" /></span><span class="name">{agentName(speaker.id)}</span></>}
       {speaker.kind === 'peer' && (
         <>
           <span class="avatar peer" aria-hidden="true"><Icon name="peer" /></span>
@@ -77,7 +84,7 @@ export function By(props: { speaker: Speaker; at?: number; link?: string; detail
           {speaker.channel && <span class="via">on {oneLine(speaker.channel)}</span>}
         </>
       )}
-      {speaker.kind === 'system' && <><span class="avatar system" aria-hidden="true"><Icon name="note" /></span><span class="name">Intersession</span></>}
+      {speaker.kind === 'system' && <><span class="avatar system" aria-hidden="true"><Icon name="note" /></span><span class="name">{nameOf(sourceOf(open.value?.row.value))}</span></>}
       {props.detail && <span class="detail">{props.detail}</span>}
       {props.at !== undefined && (
         <a class="when" href={props.link} title={`${moment(props.at)}. Link to this message`}>{clock(props.at)}</a>

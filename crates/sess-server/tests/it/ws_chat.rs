@@ -231,8 +231,8 @@ async fn what_is_wrong_with_a_request_is_said_with_its_place() {
         ("sessions.patch", json!({ "key": MAIN }), "invalid_request: there is nothing to change"),
         (
             "sessions.patch",
-            json!({ "key": MAIN, "starred": true }),
-            "invalid_request: invalid sessions.patch params: starred: unknown field",
+            json!({ "key": MAIN, "pinned": true }),
+            "invalid_request: invalid sessions.patch params: pinned: unknown field",
         ),
         (
             "sessions.patch",
