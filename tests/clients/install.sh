@@ -2,7 +2,9 @@
 # Installs the clients that the tests in this directory drive, at pinned
 # versions, from npm and PyPI.
 #
-# usage: install.sh [inspector | conformance | conformance2 | py | schemathesis]…    no name: all
+# usage: install.sh [inspector | conformance | conformance2 | py | schemathesis | claude | codex | opencode]…
+#
+# No name: all but the last three, which are large.
 #
 # They are kept in $CLIENTS_DIR (default: target/clients) and installed once: a
 # client whose pinned version is already there is left alone. Node itself comes
@@ -40,6 +42,9 @@ for client in $wanted; do
   inspector) npm_client inspector @modelcontextprotocol/inspector@2.12.0 ;;
   conformance) npm_client conformance @modelcontextprotocol/conformance@0.1.16 ;;
   conformance2) npm_client conformance2 @modelcontextprotocol/conformance@0.2.0-alpha.12 ;;
+  claude) npm_client claude @anthropic-ai/claude-code@2.1.325 ;;
+  codex) npm_client codex @openai/codex@0.166.0 ;;
+  opencode) npm_client opencode opencode-ai@1.18.33 ;;
   py)
     [ -x py/v/bin/python ] || python3 -m venv py/v
     py/v/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0 websockets==17.4

@@ -231,7 +231,8 @@ impl Driver {
                     Ok(done) => self.done(done).await?,
                     // The question about a call was dropped with the turn's stop.
                     Err(error) if error.is_cancelled() => None,
-                    Err(error) => return Err(HostError(format!("a part of the turn broke: {error}"))),
+                    // A panic told of itself when it happened; what it says may quote a secret.
+                    Err(_) => return Err(HostError("a part of the turn broke; the log says why".to_owned())),
                 },
                 else => return Err(HostError("the turn has nothing left to wait for".to_owned())),
             };

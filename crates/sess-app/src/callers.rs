@@ -1,17 +1,25 @@
 //! Who calls a use case, and as which session.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
+use serde_json::Value;
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
-    identity::{Claim, Evidence, Identity, MCP_SESSION_ID, Signals, identify, is_agent},
+    identity::{Claim, Evidence, Identity, MCP_SESSION_ID, Signals, identify, is_agent, noting_host},
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     run::Run,
     sandbox::SessionTools,
     session::{NewSession, Runner, Session},
 };
+use sess_readers::opencode_caller;
 use tokio_util::sync::CancellationToken;
 
-use crate::{App, Error, Result};
+use crate::{App, Error, Result, context::blocking};
+
+/// How long a host may take to note a call that it makes.
+const NOTED_WITHIN: Duration = Duration::from_millis(500);
+const NOTED_STEP: Duration = Duration::from_millis(25);
 
 /// A caller of use cases: the owner at a terminal, or an agent in a session.
 #[derive(Clone, Debug)]
@@ -85,6 +93,25 @@ impl App {
             run: None,
             client: signals.client_name.clone(),
             gone: CancellationToken::new(),
+        }
+    }
+
+    /// Works out who makes a call of a tool. A host that does not say is asked for its notes, for a moment: it may
+    /// still be writing them down.
+    pub async fn caller_of(&self, signals: Signals, tool: &str, arguments: &Value) -> Caller {
+        let Some(source) = noting_host(&signals) else { return self.caller(&signals) };
+        let Some(homes) = self.settings().homes.clone() else { return self.caller(&signals) };
+        let until = Instant::now() + NOTED_WITHIN;
+        loop {
+            let (homes, tool, arguments) = (homes.clone(), tool.to_owned(), arguments.clone());
+            let found = blocking(move || opencode_caller(&homes, &tool, &arguments)).await;
+            if let Ok(Some(id)) = found {
+                return self.caller(&Signals { noted: Some((id, source)), ..signals });
+            }
+            if Instant::now() > until {
+                return self.caller(&signals);
+            }
+            tokio::time::sleep(NOTED_STEP).await;
         }
     }
 

@@ -11,7 +11,7 @@ use sess_core::{
     run::{Errand, Run},
     session::{Address, Channel, NewSession, Sending},
 };
-use sess_store::{NewMessage, Post, RequestKey, SessionPatch, Span, Store};
+use sess_store::{NewMessage, Post, RequestKey, SessionPatch, Store};
 
 use crate::{
     App, Caller, Error, Result, SendMessage,
@@ -33,8 +33,6 @@ const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// How many runs of a session are looked through for those that have not ended.
 const RUNS_LOOKED_AT: usize = 1_000;
-/// How many of the newest messages are looked through for words that were posted.
-const MESSAGES_LOOKED_AT: usize = 200;
 
 /// Something that is said to an agent, in a session or in a new one.
 #[derive(Clone, Debug)]
@@ -187,16 +185,18 @@ impl App {
     /// An announce and a report are words of that transcript already, or of a run that waits to join it:
     /// said again they would stand there twice. Only what would be lost is added.
     pub(crate) async fn post_to_webchat(&self, store: &dyn Store, post: &Post) -> Result<()> {
-        let page = store.messages(&post.session, Span::Last, MESSAGES_LOOKED_AT).await?;
-        for message in &page.messages {
-            if message.parse().is_ok_and(|body| body.plain_text().trim() == post.text.trim()) {
-                return Ok(());
-            }
-        }
+        // Told by the run and not by the words: the same may be said twice and be meant twice.
         let brings = |run: &Run| match &run.errand {
-            Errand::Report { of, .. } => *of == post.run && !run.state.has_ended(),
+            Errand::Report { of, .. } => {
+                let was_said = run.started_at.is_some() || run.handed_over_at.is_some();
+                *of == post.run && (was_said || !run.state.has_ended())
+            }
             Errand::Announce(_) => run.id == post.run,
-            _ => false,
+            Errand::Message
+            | Errand::Send(_)
+            | Errand::Round(_)
+            | Errand::LateReply { .. }
+            | Errand::Spawn(_) => false,
         };
         if store.runs(Some(&post.session), RUNS_LOOKED_AT).await?.iter().any(brings) {
             return Ok(());

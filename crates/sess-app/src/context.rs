@@ -15,7 +15,7 @@ use sess_core::{
 };
 use sess_store::Store;
 
-pub(crate) use self::finding::{Children, Found, first_row, join, listed_foreign};
+pub(crate) use self::finding::{Children, Found, first_row, is_visible, join, listed_foreign};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 

@@ -137,19 +137,27 @@ impl App {
         Ok(TranscriptPage { last_seq: session.last_seq, session, key, messages, has_more, in_place: false })
     }
 
-    /// Returns the oldest messages after `after`, for somebody who was let see the session.
+    /// Returns the oldest messages after `after`, for somebody who was let see the session. Nothing is returned
+    /// only when nothing readable is left: damage costs itself, however much of it stands in a row.
     pub async fn messages_after(
         &self,
         session: &SessionId,
         after: u64,
         limit: usize,
     ) -> Result<Vec<SeenMessage>> {
-        let page = match self.store()?.messages(session, Span::After(after), limit).await {
-            // It may be one that is made at its first use.
-            Err(sess_store::Error::NoSession(_)) if after == 0 => return Ok(Vec::new()),
-            page => page?,
-        };
-        Ok(page.messages.iter().filter_map(seen).collect())
+        let mut after = after;
+        loop {
+            let page = match self.store()?.messages(session, Span::After(after), limit).await {
+                // It may be one that is made at its first use.
+                Err(sess_store::Error::NoSession(_)) if after == 0 => return Ok(Vec::new()),
+                page => page?,
+            };
+            let messages: Vec<SeenMessage> = page.messages.iter().filter_map(seen).collect();
+            match page.newest_seq() {
+                Some(newest) if messages.is_empty() => after = newest,
+                Some(_) | None => return Ok(messages),
+            }
+        }
     }
 
     /// Returns what was committed after a position, for a door that decides by itself who sees it.

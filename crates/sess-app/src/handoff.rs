@@ -68,8 +68,7 @@ impl App {
             }
             Found::Foreign(foreign, _) => {
                 context::blocking(move || {
-                    let reader = sess_readers::reader(foreign.source).expect("what was listed has a reader");
-                    let read = reader.read(&foreign, &mut |entry| {
+                    let read = sess_readers::read(&foreign, &mut |entry| {
                         if !entry.is_rewound {
                             gathered.see(&entry.body);
                         }

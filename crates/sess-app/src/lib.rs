@@ -15,11 +15,13 @@ mod following;
 pub mod handoff;
 mod history;
 mod imports;
+mod live;
 mod managing;
 mod others;
 mod plans;
 mod reach;
 mod requests;
+mod retention;
 mod reviews;
 mod rows;
 mod runs;
@@ -27,11 +29,13 @@ mod scrub;
 mod search;
 mod sending;
 mod sessions;
+mod snapshots;
 mod spawning;
 mod streaming;
 mod tokens;
 pub mod tools;
 pub mod transfer;
+mod waiting;
 mod working;
 
 use std::{
@@ -58,10 +62,12 @@ pub use following::{Happened, SeenMessage, TranscriptPage, What};
 pub use handoff::Handoff;
 pub use history::{History, ReadHistory};
 pub use imports::{Import, ImportedFile};
+pub use live::{LiveAgent, LiveState};
 pub use managing::PatchSession;
 pub use others::Led;
 pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
+pub use retention::{Retention, SOON_DAYS};
 pub use reviews::Review;
 pub use rows::{ListRows, Others};
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
@@ -71,9 +77,11 @@ pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
+pub use snapshots::{KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, SnapshotsLeft, Unsaved};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};
+pub use waiting::Waiting;
 
 /// How long a process that ends waits for the sweep.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -129,13 +137,17 @@ struct Inner {
     settling: watch::Sender<HashSet<RunId>>,
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
+    last_lines: Mutex<live::LastLines>,
     /// Pages of theirs that were read last.
     pages: Mutex<others::Pages>,
 }
 
 impl App {
     /// Sets up the use cases. Nothing is opened before it is needed.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        if let Some(home) = &settings.home {
+            settings.homes = settings.homes.map(|homes| homes.with_snapshots(snapshots::dir(home)));
+        }
         // Plan files without rows would have no revisions, so they need a home too.
         let files = settings.home.as_ref().map(|home| {
             let dir = settings.plans_dir.clone().unwrap_or_else(|| home.join("session_plans"));
@@ -153,6 +165,7 @@ impl App {
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
+            last_lines: Mutex::default(),
             pages: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }

@@ -17,7 +17,7 @@ use sess_core::{
     reference::ReferenceError,
     session::Session,
 };
-use sess_readers::{Entry, Foreign, reader};
+use sess_readers::{Entry, Foreign};
 
 use crate::{
     App, Caller, Error, Kind, Reached, Result, SeenMessage,
@@ -39,10 +39,6 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    fn ours(reached: Reached) -> Self {
-        Self::Ours(Box::new(reached))
-    }
-
     /// Returns what is stored of the session; one of which nothing is stored can only be read.
     pub(crate) fn stored(self) -> Result<Reached> {
         match self {
@@ -91,11 +87,11 @@ impl App {
     pub(crate) async fn find_kept(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Kept> {
         let reached = self.reach_from(outlook, given, verb).await;
         if !outlook.sees_others() {
-            return reached.map(Kept::ours);
+            return reached.map(|reached| Kept::Ours(Box::new(reached)));
         }
         match reached {
             Ok(Reached { key, session: Some(session) }) => Ok(match self.with_files(session).await? {
-                Found::Stored(session) => Kept::ours(Reached { key, session: Some(*session) }),
+                Found::Stored(session) => Kept::Ours(Box::new(Reached { key, session: Some(*session) })),
                 Found::Foreign(foreign, stored) => Kept::Theirs(foreign, stored),
             }),
             Err(error) if error.kind() == Kind::NotFound => {
@@ -103,7 +99,7 @@ impl App {
                 let kept = self.kept_elsewhere(&given).await?;
                 kept.map(|foreign| Kept::Theirs(Box::new(foreign), None)).ok_or(error)
             }
-            reached => reached.map(Kept::ours),
+            reached => reached.map(|reached| Kept::Ours(Box::new(reached))),
         }
     }
 
@@ -219,10 +215,9 @@ impl Pages {
 }
 
 fn read(foreign: &Foreign, asked: Asked) -> sess_readers::Result<TheirPage> {
-    let reader = reader(foreign.source).expect("what was listed has a reader");
     let mut kept: VecDeque<(u64, Entry, usize)> = VecDeque::new();
     let (mut last_seq, mut size_bytes, mut has_more) = (0, 0, false);
-    reader.read(foreign, &mut |entry| {
+    sess_readers::read(foreign, &mut |entry| {
         if asked.before.is_some_and(|before| last_seq + 1 >= before) {
             return ControlFlow::Break(());
         }

@@ -1,6 +1,7 @@
 //! Search: finding the message that said it, in our own sessions and in other agents'.
 
 use std::{
+    cmp::Reverse,
     fmt,
     str::FromStr,
     sync::{
@@ -172,7 +173,7 @@ impl App {
             is_cut |= is_more;
             found.extend(theirs);
         }
-        found.sort_by(|a, b| b.at.cmp(&a.at));
+        found.sort_by_key(|placed| Reverse(placed.at));
         is_cut |= found.len() > limit;
         found.truncate(limit);
         Ok(Found {
@@ -257,7 +258,7 @@ impl App {
                     }
                     span = Span::Before(oldest);
                 }
-                hits.sort_by(|a, b| b.position.cmp(&a.position));
+                hits.sort_by_key(|placed| Reverse(placed.position));
                 hits.truncate(seek.limit);
             }
         }

@@ -19,6 +19,8 @@ pub struct Signals {
     pub agent_session_id: Option<String>,
     /// `Mcp-Session-Id` of this call: the client's connection, in older revisions over HTTP.
     pub mcp_session_id: Option<String>,
+    /// The session that a host's own notes name as the one that makes this call.
+    pub noted: Option<(SessionId, Source)>,
     /// The name the client gave itself.
     pub client_name: Option<String>,
 }
@@ -50,6 +52,8 @@ pub enum Evidence {
     Token,
     Env(&'static str),
     CallMeta(&'static str),
+    /// What the host noted about this call.
+    Note(Source),
     Nothing,
 }
 
@@ -60,6 +64,7 @@ impl fmt::Display for Evidence {
             Self::Token => f.write_str("the token, which stands for this session"),
             Self::Env(name) => write!(f, "{name} in the environment"),
             Self::CallMeta(name) => write!(f, "{name} of the call"),
+            Self::Note(source) => write!(f, "what {source} noted about the call"),
             Self::Nothing => f.write_str("no signal: a session of this process"),
         }
     }
@@ -86,6 +91,13 @@ const SILENT_HOSTS: [&str; 3] = ["opencode", "codex", "cursor"];
 
 /// Variables that hosts set for the commands their agents run, without saying which session it is.
 const AGENT_MARKERS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "CODEX_SANDBOX"];
+
+/// Returns the host whose notes have to be asked who is calling, because it does not say.
+pub fn noting_host(signals: &Signals) -> Option<Source> {
+    let client = signals.client_name.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let is_told = !matches!(identify(signals).evidence, Evidence::Nothing | Evidence::Env(SESS_SESSION));
+    (client.contains("opencode") && !is_told).then_some(Source::Opencode)
+}
 
 /// Tells whether an agent, and not a person, started this process.
 ///
@@ -122,6 +134,9 @@ pub fn identify(signals: &Signals) -> Identity {
     }
     if let Some((variable, id, source)) = host_variable(signals) {
         return Identity { session: native(id, source), evidence: Evidence::Env(variable) };
+    }
+    if let Some((id, source)) = &signals.noted {
+        return Identity { session: Claim::Id(id.clone(), *source), evidence: Evidence::Note(*source) };
     }
     if let Some(text) = variable(signals, SESS_SESSION) {
         return Identity { session: claim(text), evidence: Evidence::Env(SESS_SESSION) };
@@ -190,6 +205,7 @@ mod tests {
                 "Mcp-Session-Id" => told.mcp_session_id = Some(value),
                 "agent-session-id" => told.agent_session_id = Some(value),
                 "client" => told.client_name = Some(value),
+                "note" => told.noted = Some((value.parse().expect("an id"), Source::Opencode)),
                 variable => told.env.push((variable.to_owned(), value)),
             }
         }
@@ -232,6 +248,20 @@ mod tests {
         check(&["token=s1", "threadId=t1"], "native:s1 by the token, which stands for this session");
         check(&["threadId=t1", "Mcp-Session-Id=m1"], "codex:t1 by _meta.threadId of the call");
         check(&["Mcp-Session-Id=m1"], "native:m1 by Mcp-Session-Id of the call");
+    }
+
+    #[test]
+    fn the_notes_of_a_host_that_says_nothing_are_its_signal() {
+        check(
+            &["note=ses_1", "SESS_SESSION=s1", "client=opencode"],
+            "opencode:ses_1 by what opencode noted about the call",
+        );
+        check(&["note=ses_1", "--session=x", "client=opencode"], "native:x by --session");
+        let asked = |signals: &Signals| noting_host(signals);
+        let opencode = Signals { client_name: Some("opencode".to_owned()), ..Signals::default() };
+        assert_eq!(asked(&opencode), Some(Source::Opencode));
+        assert_eq!(asked(&Signals { explicit: Some("x".to_owned()), ..opencode }), None);
+        assert_eq!(asked(&Signals::default()), None);
     }
 
     #[test]

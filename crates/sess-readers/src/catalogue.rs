@@ -7,7 +7,7 @@ use std::{
 
 use sess_core::{SessionId, Source};
 
-use crate::{Foreign, Homes, Result, database, files, readers};
+use crate::{Foreign, Homes, Result, database, files, readers, snapshot};
 
 /// What could not be read while sessions were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,9 @@ impl Catalogue {
                 look: Look::default(),
             };
             reader.list(homes, &mut listing);
+            if let Some(dir) = homes.snapshots() {
+                snapshot::list(dir, &mut listing);
+            }
             let mut once: HashSet<SessionId> = HashSet::new();
             let found = listing.look;
             // A reader names what counts first: a current store before the one that it replaced.
@@ -112,6 +115,15 @@ impl Listing<'_> {
             self.problem(&error.to_string());
             Vec::new()
         })
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Returns the ids of what was found so far.
+    pub(crate) fn ids(&self) -> HashSet<SessionId> {
+        self.look.sessions.iter().map(|session| session.id.clone()).collect()
     }
 
     /// Changes what was found so far, by what is known elsewhere.

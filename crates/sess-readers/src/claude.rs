@@ -49,7 +49,7 @@ impl Reader for Claude {
     }
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
-        let root = homes.variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| homes.home().join(".claude"));
+        let root = homes.claude();
         for project in listing.entries(&root.join("projects")) {
             if !project.is_dir {
                 continue;

@@ -7,6 +7,7 @@
 //! behind, is copied and the copy is read.
 
 use std::{
+    fmt,
     fs::{self, File, Metadata, Permissions},
     io::{self, Read},
     ops::ControlFlow,
@@ -272,6 +273,27 @@ impl Standing {
         let log = beside("-wal").or_else(|| beside("-journal"));
         let is_shared = beside("-wal").is_some() && beside("-shm").is_some();
         Ok(Self { database: stamp(&database), log: log.as_ref().map(stamp), is_shared })
+    }
+}
+
+impl Standing {
+    /// Returns when something was last written.
+    pub(crate) fn changed_at(&self) -> Timestamp {
+        let ms =
+            |(_, _, seconds, nanos): Stamp| seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000);
+        let log = self.log.map_or(i64::MIN, ms);
+        Timestamp::from_millis_clamped(ms(self.database).max(log))
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (inode, size, seconds, nanos) = self.database;
+        write!(f, "{inode}.{size}.{seconds}.{nanos}")?;
+        match self.log {
+            Some((inode, size, seconds, nanos)) => write!(f, "+{inode}.{size}.{seconds}.{nanos}"),
+            None => Ok(()),
+        }
     }
 }
 

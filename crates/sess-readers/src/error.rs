@@ -1,3 +1,5 @@
+//! Why other agents' files cannot be read.
+
 use std::{io, path::PathBuf};
 
 pub type Result<T> = std::result::Result<T, Error>;

@@ -34,8 +34,7 @@ impl Reader for Gemini {
     }
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
-        let home = homes.variable("GEMINI_CLI_HOME").unwrap_or_else(|| homes.home().to_owned());
-        let root = home.join(".gemini");
+        let root = homes.gemini();
         let projects = Projects::of(&root, homes);
         let mut cwds = HashMap::new();
         let mut documents = Vec::new();

@@ -12,6 +12,7 @@ pub struct Homes {
     home: PathBuf,
     variables: HashMap<String, OsString>,
     cwd: Option<PathBuf>,
+    snapshots: Option<PathBuf>,
 }
 
 impl Homes {
@@ -20,12 +21,22 @@ impl Homes {
         variables: impl IntoIterator<Item = (String, OsString)>,
         cwd: Option<PathBuf>,
     ) -> Self {
-        Self { home, variables: variables.into_iter().collect(), cwd }
+        Self { home, variables: variables.into_iter().collect(), cwd, snapshots: None }
     }
 
     /// Returns a home without any variable set: what a fresh login has.
     pub fn at(home: impl Into<PathBuf>) -> Self {
         Self { home: home.into(), ..Self::default() }
+    }
+
+    /// Also finds sessions of which there are only snapshots left, in this directory.
+    pub fn with_snapshots(self, dir: PathBuf) -> Self {
+        Self { snapshots: Some(dir), ..self }
+    }
+
+    /// Returns where snapshots are kept.
+    pub fn snapshots(&self) -> Option<&Path> {
+        self.snapshots.as_deref()
     }
 
     pub fn home(&self) -> &Path {
@@ -45,6 +56,21 @@ impl Homes {
     /// Returns a file that a variable names, if need be relative to a directory.
     pub fn variable_in(&self, name: &str, dir: &Path) -> Option<PathBuf> {
         self.variables.get(name).filter(|value| !value.is_empty()).map(|value| dir.join(value))
+    }
+
+    /// Returns where Claude Code keeps everything.
+    pub(crate) fn claude(&self) -> PathBuf {
+        self.variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.join(".claude"))
+    }
+
+    /// Returns where Gemini CLI keeps everything.
+    pub(crate) fn gemini(&self) -> PathBuf {
+        self.variable("GEMINI_CLI_HOME").unwrap_or_else(|| self.home.clone()).join(".gemini")
+    }
+
+    /// Returns where OpenClaw keeps everything.
+    pub(crate) fn openclaw(&self) -> PathBuf {
+        self.variable("OPENCLAW_STATE_DIR").unwrap_or_else(|| self.home.join(".openclaw"))
     }
 
     /// Returns `$XDG_DATA_HOME`, or where it is when nobody says.

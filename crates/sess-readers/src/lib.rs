@@ -19,11 +19,14 @@ mod gemini;
 mod goose;
 mod homes;
 mod json;
+mod live;
 mod openclaw;
 mod opencode;
 mod repository;
+mod retention;
 mod search;
 mod session;
+pub mod snapshot;
 mod zed;
 
 use std::ops::ControlFlow;
@@ -33,7 +36,10 @@ use sess_core::Source;
 pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
 pub use homes::Homes;
-pub use repository::common_dir;
+pub use live::{Live, Status, live};
+pub use opencode::opencode_caller;
+pub use repository::{branch, common_dir};
+pub use retention::{Age, Sweep, sweep};
 pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};
 
@@ -69,6 +75,15 @@ pub fn readers() -> [&'static dyn Reader; 11] {
         &crush::Crush,
         &amp::Amp,
     ]
+}
+
+/// Hands over a session's messages from where they are: its agent's files, or the snapshot of it.
+pub fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
+    if session.is_snapshot {
+        return snapshot::read(&session.place.path, take);
+    }
+    let reader = reader(session.source).ok_or_else(|| Error::Gone(session.place.path.clone()))?;
+    reader.read(session, take)
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -31,8 +31,7 @@ impl Reader for Openclaw {
     }
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
-        let moved = homes.variable("OPENCLAW_STATE_DIR");
-        let root = moved.unwrap_or_else(|| homes.home().join(".openclaw")).join("agents");
+        let root = homes.openclaw().join("agents");
         let agents: Vec<_> = listing.entries(&root).into_iter().filter(|item| item.is_dir).collect();
         for agent in &agents {
             let path = agent.path.join("agent/openclaw-agent.sqlite");

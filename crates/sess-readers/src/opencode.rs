@@ -1,6 +1,7 @@
 //! opencode: `opencode.db` with the tables `session`, `message` and `part`, and before that one
 //! JSON file for each of these below `storage/`, of which some stay behind when they are moved.
 
+mod calling;
 mod telling;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 use sess_core::{Source, Timestamp};
 
+pub use self::calling::opencode_caller;
 use self::telling::{Message, Part, Revert, Telling};
 use crate::{
     Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,

@@ -26,6 +26,17 @@ pub fn common_dir(dir: &Path) -> Option<PathBuf> {
     })
 }
 
+/// Returns the branch that is checked out in the repository around a directory.
+pub fn branch(dir: &Path) -> Option<String> {
+    let git = dir.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
+    let own = match fs::read_to_string(&git) {
+        Ok(pointer) => git.parent()?.join(pointer.strip_prefix("gitdir:")?.trim()),
+        Err(_) => git,
+    };
+    let head = fs::read_to_string(own.join("HEAD")).ok()?;
+    head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,7 +53,13 @@ mod tests {
             .expect("written");
         assert_eq!(common_dir(&root.join("main")), Some(main.clone()));
         assert_eq!(common_dir(&root.join("w/src")), Some(main.clone()));
-        assert_eq!(common_dir(&root.join("main/gone/deeper")), Some(main));
+        assert_eq!(common_dir(&root.join("main/gone/deeper")), Some(main.clone()));
         assert_eq!(common_dir(&root.join("elsewhere")), None);
+        fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("written");
+        fs::write(main.join("worktrees/w/HEAD"), "ref: refs/heads/fix/it\n").expect("written");
+        assert_eq!(branch(&root.join("main")).as_deref(), Some("main"));
+        assert_eq!(branch(&root.join("w/src")).as_deref(), Some("fix/it"));
+        fs::write(main.join("HEAD"), "0123abcd\n").expect("written");
+        assert_eq!(branch(&root.join("main")), None, "no branch is checked out");
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role};
 
-use crate::{Foreign, Result, files, reader};
+use crate::{Foreign, Result, files, read};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -272,9 +272,8 @@ impl Task<'_> {
             Ok(true) => {}
             Err(error) => return self.problem(number, &error),
         }
-        let Some(reader) = reader(session.source) else { return };
         let (mut seq, mut place) = (0, 0);
-        let read = reader.read(session, &mut |entry| {
+        let told = read(session, &mut |entry| {
             place += 1;
             if entry.body.role != Role::System && !entry.is_rewound {
                 seq += 1;
@@ -287,7 +286,7 @@ impl Task<'_> {
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if let Err(error) = read {
+        if let Err(error) = told {
             self.problem(number, &error);
         }
     }

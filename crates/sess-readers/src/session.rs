@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
-use crate::files::Lines;
+use crate::{Result, database::Standing, files::Lines};
 
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Foreign {
     /// How many messages it has, where that is known without reading it.
     pub num_messages: Option<u64>,
     pub place: Place,
+    /// Its agent does not have it any more: it is read from the snapshot that was taken of it.
+    pub is_snapshot: bool,
 }
 
 /// Where a session is kept.
@@ -53,7 +55,18 @@ impl Foreign {
             is_archived: false,
             num_messages: None,
             place,
+            is_snapshot: false,
         }
+    }
+
+    /// Returns what is another text as soon as the file that keeps it changes.
+    pub fn stamp(&self) -> Result<String> {
+        Ok(Standing::of(&self.place.path)?.to_string())
+    }
+
+    /// Returns when the file that keeps it last changed; of a database also its log.
+    pub fn changed_at(&self) -> Option<Timestamp> {
+        Some(Standing::of(&self.place.path).ok()?.changed_at())
     }
 
     /// Returns the id that tells it from all other sessions: `<source>:<native id>`.

@@ -13,6 +13,7 @@ mod hub;
 mod limits;
 mod mcp_http;
 mod metrics;
+mod one_shape;
 mod openapi;
 mod origin;
 mod page;
@@ -22,6 +23,7 @@ mod routes;
 mod serve;
 mod sse;
 mod state;
+mod taking;
 mod ws;
 
 pub use limits::Limits;

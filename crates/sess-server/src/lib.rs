@@ -32,5 +32,5 @@ pub enum Error {
     UnknownTool { name: String, known: String },
     /// The loop that serves a connection panicked or was aborted.
     #[error("the MCP connection stopped unexpectedly")]
-    Stopped(#[source] tokio::task::JoinError),
+    Stopped,
 }

@@ -126,7 +126,7 @@ where
     // before it. Here the transport sees to it that each request says, or
     // `initialize` has said, which revision it speaks.
     let running = serve_directly::<RoleServer, _, _, _, _>(door, transport, None);
-    running.waiting().await.map_err(Error::Stopped)?;
+    running.waiting().await.map_err(|_| Error::Stopped)?;
     // rmcp waits a few seconds for running calls, then lets go of them. A call
     // that was begun is finished, however long it takes: each holds a slot.
     let _all = slots.acquire_many(REQUESTS_IN_FLIGHT_MAX).await;
@@ -170,6 +170,24 @@ impl Door {
     /// Asked anew for each request: one Codex process serves several threads,
     /// and in the newest revision each request names its client itself.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let signals = self.signals(context);
+        match &self.way {
+            Way::Process { .. } => self.app.caller(&signals),
+            Way::Http => self.app.agent_caller(access(context), signals),
+        }
+    }
+
+    /// Returns who makes a call, for which the notes of a host are asked that does not say it.
+    async fn caller_of(&self, context: &RequestContext<RoleServer>, name: &str, arguments: &Value) -> Caller {
+        let signals = self.signals(context);
+        match &self.way {
+            Way::Process { .. } => self.app.caller_of(signals, name, arguments).await,
+            Way::Http => self.app.agent_caller(access(context), signals),
+        }
+    }
+
+    /// Returns the signals of a request; over HTTP its token counts more.
+    fn signals(&self, context: &RequestContext<RoleServer>) -> Signals {
         let said = Signals {
             thread_id: meta(context, "threadId"),
             agent_session_id: meta(context, AGENT_SESSION_ID),
@@ -178,17 +196,15 @@ impl Door {
         };
         match &self.way {
             Way::Process { explicit_session, env, .. } => {
-                let (explicit, env) = (explicit_session.clone(), env.clone());
-                self.app.caller(&Signals { explicit, env, ..said })
+                Signals { explicit: explicit_session.clone(), env: env.clone(), ..said }
             }
             Way::Http => {
                 let agent_session_id = said.agent_session_id.clone();
-                let said = Signals {
+                Signals {
                     agent_session_id: agent_session_id.or_else(|| header(context, AGENT_SESSION_ID)),
                     mcp_session_id: header(context, MCP_SESSION_ID),
                     ..said
-                };
-                self.app.agent_caller(access(context), said)
+                }
             }
         }
     }
@@ -245,7 +261,7 @@ impl Door {
             sessions_called.notify_one();
         }
         let app = self.app.clone();
-        let mut caller = self.caller(context);
+        let mut caller = self.caller_of(context, name, &arguments).await;
         // A client that gives up, or goes, waits for nothing any longer.
         caller.gone = context.ct.clone();
         let call = ToolCall { name: name.to_owned(), arguments, idempotency_key: idempotency_key(context) };
@@ -254,8 +270,9 @@ impl Door {
             answer = call => answer,
             () = tell_progress(context) => unreachable!("progress is told until the call ends"),
         };
-        answer.map_err(|error| {
-            tracing::error!(%error, "a tool call failed inside the server");
+        answer.map_err(|_| {
+            // A panic told of itself when it happened; what it says may quote a secret, and is not repeated.
+            tracing::error!(tool = name, "a tool call failed inside the server");
             ErrorData::internal_error("the call failed inside the server; see its log", None)
         })
     }

@@ -88,7 +88,9 @@ impl Server {
     }
 
     fn sess(home: &Path) -> Self {
-        Self::spawn(Command::new(env!("CARGO_BIN_EXE_sess")).arg("mcp").env("SESS_HOME", home))
+        Self::spawn(
+            Command::new(env!("CARGO_BIN_EXE_sess")).arg("mcp").env("HOME", home).env("SESS_HOME", home),
+        )
     }
 
     fn ask(&mut self, line: &str) -> String {

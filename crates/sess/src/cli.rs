@@ -176,7 +176,26 @@ pub enum Command {
     /// --yes it only counts them.
     Scrub(Scrub),
 
-    /// Check the store, and say what to do about what is wrong
+    /// Keep copies of other agents' sessions, for when their agents delete them
+    ///
+    /// Copies what is new and nothing twice. A session that its agent has deleted is then listed, read and searched
+    /// as before. Nothing is copied unless you call this: `sess doctor` says which agents delete what.
+    Snapshot(Snapshot),
+
+    /// Show every agent that runs on this machine, and what it is doing
+    ///
+    /// States: busy, idle, needs input (where its vendor tells), dead (its registry has it, its process is gone).
+    Ps(Ps),
+
+    /// Give the tools to other programs' agents: an MCP entry, a skill, and hooks where there are any
+    ///
+    /// Each host's own configuration gets what it needs, and nothing else in it changes. What somebody else wrote there
+    /// under the name sess is left alone. Doing it again changes nothing.
+    Install(Install),
+    /// Take back what install wrote; files that nobody changed since are as they were, byte for byte
+    Uninstall(Install),
+
+    /// Check the store, and say what to do about what is wrong; say which agents delete their sessions
     Doctor(Doctor),
 
     /// Check, show and trust the configuration
@@ -197,6 +216,13 @@ pub enum Command {
     /// Execute a run and whatever it leads to, with nobody to ask
     #[command(hide = true)]
     Node(OneRun),
+
+    /// Tell a host's session, in the words of the host's hooks, what waits for it
+    #[command(hide = true)]
+    Hook {
+        #[command(subcommand)]
+        event: HookEvent,
+    },
 
     /// Print the completion script of a shell
     Completions {
@@ -575,6 +601,85 @@ pub struct Import {
     /// JSON Lines files, or a docker-agent session.db; - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Snapshot {
+    #[command(subcommand)]
+    pub command: Option<SnapshotCommand>,
+
+    /// Only sessions of this agent: claude, codex, gemini, opencode, …
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// List the snapshots there are, and whether their originals still are
+    List,
+    /// Delete a snapshot, with those of its sub-agents
+    Forget {
+        /// Its id as the list shows it, or the first 8 or more characters of the native one
+        #[arg(value_name = "REF")]
+        reference: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Install {
+    /// The programs whose agents get the tools
+    #[arg(value_name = "HOST", required_unless_present = "all")]
+    pub hosts: Vec<HostName>,
+
+    /// Every one that is found on this machine; to uninstall, every one that was installed
+    #[arg(long, conflicts_with = "hosts")]
+    pub all: bool,
+
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HostName {
+    Claude,
+    Codex,
+    Opencode,
+    Gemini,
+    Goose,
+    Zed,
+    Cursor,
+}
+
+impl HostName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Gemini => "gemini",
+            Self::Goose => "goose",
+            Self::Zed => "zed",
+            Self::Cursor => "cursor",
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HookEvent {
+    /// A session has begun, or goes on
+    SessionStart {
+        /// Whose session it is
+        host: HostName,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// Look again every second, until q or Ctrl-C; without a terminal, print each change
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 #[derive(Debug, Args)]

@@ -67,7 +67,7 @@ enum Form {
 }
 
 /// The variables that win over files: the group of settings and the key that each sets.
-const VARIABLES: [(&str, &str, &str, Form); 44] = [
+const VARIABLES: [(&str, &str, &str, Form); 45] = [
     ("SESS_PLANS_DIR", "plans", "dir", Form::Text),
     ("SESS_PLANS_KEEP_DAYS", "plans", "keep_days", Form::Number(" of days")),
     ("SESS_PLANS_ON_APPROVE", "plans", "on_approve", Form::Text),
@@ -134,6 +134,7 @@ const VARIABLES: [(&str, &str, &str, Form); 44] = [
     ("SESS_GATEWAY_LIMITS_FAILED_LOGINS", "gateway.limits", "failedLogins", Form::Number("")),
     ("SESS_GATEWAY_LIMITS_HEADER_SECONDS", "gateway.limits", "headerSeconds", Form::Number(" of seconds")),
     ("SESS_GATEWAY_LIMITS_BODY_SECONDS", "gateway.limits", "bodySeconds", Form::Number(" of seconds")),
+    ("SESS_GATEWAY_LIMITS_TAKE_SECONDS", "gateway.limits", "takeSeconds", Form::Number(" of seconds")),
     ("SESS_GATEWAY_LIMITS_DRAIN_SECONDS", "gateway.limits", "drainSeconds", Form::Number(" of seconds")),
     (
         "SESS_GATEWAY_LIMITS_ATTACHMENTS_BYTES",

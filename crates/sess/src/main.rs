@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod output;
+mod panics;
 
 use std::{error::Error as _, ffi::OsString, process::ExitCode};
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     start_log(cli.verbose);
+    panics::mask();
     let output = Output::new(cli.json);
     if let Some(Command::Confined(args)) = &cli.command {
         return commands::confined::run(&output, args).unwrap_or_else(|error| output.fail(&error));
@@ -36,11 +38,17 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return output.fail(&anyhow::anyhow!("cannot start: {error}")),
     };
+    let is_hook = matches!(cli.command, Some(Command::Hook { .. }));
     let outcome = runtime.block_on(run(cli, &output));
     // A write that a client never reads must not keep the process.
     runtime.shutdown_background();
     match outcome {
         Ok(code) => code,
+        // Whatever is wrong here is no reason for a host not to start.
+        Err(error) if is_hook => {
+            tracing::info!("{error:#}");
+            ExitCode::SUCCESS
+        }
         Err(error) => output.fail(&error),
     }
 }
@@ -116,7 +124,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(problem) if !helps => return Err(usage(problem).into()),
         _ => {}
     }
-    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_))) {
+    if !matches!(cli.command, Some(Command::Config(_) | Command::Doctor(_) | Command::Hook { .. })) {
         for notice in &config.notices {
             output.notice(notice);
         }

@@ -167,7 +167,7 @@ impl Node {
                 let id = match ended {
                     Ok((id, ())) => id,
                     Err(error) => {
-                        tracing::error!(%error, "a task of this node broke; the lease of its run will lapse");
+                        tracing::error!("a task of this node broke; the lease of its run will lapse");
                         error.id()
                     }
                 };

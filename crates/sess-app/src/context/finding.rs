@@ -18,7 +18,7 @@ use sess_core::{
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, common_dir, reader};
+use sess_readers::{Foreign, common_dir};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -231,6 +231,10 @@ impl App {
         }
         let scope = self.visible(caller).await?;
         if let Some(session) = self.find_stored(caller, &reference, &scope).await? {
+            // A session out of sight is not there, and nothing else has its name.
+            if !self.is_inside(&scope, &session).await? {
+                return Err(not_found().into());
+            }
             return self.with_files(session).await;
         }
         let (source, id) = match &reference {
@@ -311,7 +315,7 @@ impl App {
         if self.lineage(caller).await?.iter().any(|own| own.id == session.id) {
             return Err(ReferenceError::Current.into());
         }
-        Ok(if self.is_inside(scope, &session).await? { Some(session) } else { None })
+        Ok(Some(session))
     }
 
     /// Adds what its agent keeps of a session to what is stored of it.
@@ -514,7 +518,7 @@ fn is_part_of(foreign: &Foreign, source: Source, id: &SessionId) -> bool {
 }
 
 /// Tells whether a caller with this scope may see another agent's session.
-fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
+pub(crate) fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
     match scope {
         policy::Scope::All => true,
         policy::Scope::Agent(agent) => foreign.source.agent() == *agent,
@@ -562,8 +566,7 @@ async fn count(foreign: &Foreign) -> Result<Option<u64>> {
     let foreign = foreign.clone();
     blocking(move || {
         let mut count = 0;
-        let reader = reader(foreign.source)?;
-        let read = reader.read(&foreign, &mut |entry| {
+        let read = sess_readers::read(&foreign, &mut |entry| {
             count += u64::from(!entry.is_rewound && entry.body.role != Role::System);
             ControlFlow::Continue(())
         });

@@ -10,7 +10,7 @@ use sess_core::{
     message::{Block, Role},
     transcript::{self, Heading, Item, SUB_SESSION_END, Tools, Window},
 };
-use sess_readers::{Entry, Foreign, Told, reader};
+use sess_readers::{Entry, Foreign, Told};
 
 use super::{Redaction, Transcript, blocking, masked};
 use crate::{App, Error, Result};
@@ -130,6 +130,7 @@ impl Side {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Nearest {
     First,
     Last,
@@ -154,9 +155,8 @@ impl<'a> Reading<'a> {
     /// Reads a session; what sub-agents did stands where they did it, or behind everything
     /// when the session does not say where.
     fn session(&mut self, foreign: &'a Foreign, reopen: &str, depth: usize) -> Result<Told> {
-        let reader = reader(foreign.source).expect("what was listed has a reader");
-        let told = reader.read(foreign, &mut |entry| {
-            self.entry(entry, reopen, depth);
+        let told = sess_readers::read(foreign, &mut |entry| {
+            self.entry(&entry, reopen, depth);
             ControlFlow::Continue(())
         });
         let told = told.map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -173,7 +173,7 @@ impl<'a> Reading<'a> {
         Ok(told)
     }
 
-    fn entry(&mut self, entry: Entry, reopen: &str, depth: usize) {
+    fn entry(&mut self, entry: &Entry, reopen: &str, depth: usize) {
         let is_own = depth == 0;
         let is_counted = is_own && entry.body.role != Role::System;
         if entry.is_rewound {
@@ -192,7 +192,7 @@ impl<'a> Reading<'a> {
         if is_own && is_compaction && matches!(self.asked.part, Part::Compacted) {
             self.compacted = Some(self.before.clone());
         }
-        let is_wanted = is_counted && self.at.is_none() && self.is_wanted(&entry);
+        let is_wanted = is_counted && self.at.is_none() && self.is_wanted(entry);
         match transcript::block(&entry.body, self.asked.tools) {
             Some(text) => self.show(text, reopen, is_wanted),
             None if is_wanted => {

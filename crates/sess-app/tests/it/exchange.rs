@@ -5,15 +5,16 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use sess_app::agents::Channels;
 use sess_core::{
+    RunId,
     message::Role,
     run::{Errand, RunState},
     session::{Address, Channel},
 };
-use sess_store::{PostState, SessionPatch};
+use sess_store::{NewRun, PostState, SessionPatch, Step};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    stage::{Act, Asked, AtWork, Stage, ended, main_of, node, say, send, tree, world},
+    stage::{Act, Asked, AtWork, Stage, ended, main_of, new_send, node, say, send, tree, world},
     world::{World, now},
 };
 
@@ -281,6 +282,50 @@ async fn a_post_of_a_deleted_session_is_given_up() {
     assert_eq!((post.state, post.tries), (PostState::GivenUp, 1));
     assert_eq!(post.error.as_deref(), Some("its session was deleted"));
     assert_eq!(door.1.load(std::sync::atomic::Ordering::Relaxed), 0, "nobody tried");
+}
+
+#[tokio::test]
+async fn the_web_chat_shows_equal_words_as_often_as_they_are_meant_and_reports_once() {
+    let (world, stage) = (world(|_| {}), Stage::new(counting));
+    let store = world.store();
+    let (a, b) = (main_of(&*store, "a").await, main_of(&*store, "b").await);
+    let address = Address { channel: Channel::Webchat, to: None, account_id: None };
+    store.patch_session(&b.id, SessionPatch::Delivery(address.clone()), now()).await.expect("patched");
+    // Three runs each have something to say there. The last has it reported as well, and the report is heard.
+    let requests = ["1", "2", "3"].map(|n| new_send(&a, &b, n, 0, false));
+    let spoke: Vec<RunId> = requests.iter().map(|run| run.id.clone()).collect();
+    let errand = Errand::Report { child: a.key.clone(), of: spoke[2].clone() };
+    let report = NewRun { errand, ..new_send(&a, &b, "words", 0, false) };
+    let report = store.queue_run(report).await.expect("queued");
+    let at_work = AtWork::new(&node(&world.app, &stage, 5_000));
+    ended(&*store, &report.id).await;
+    at_work.stop().await;
+    for request in requests {
+        let run = store.queue_run(request).await.expect("queued");
+        store.cancel_run(&run.id, now()).await.expect("ended");
+        let post = Step::Post { session: b.id.clone(), address: address.clone(), text: "words".to_owned() };
+        assert!(store.settle_run(&run.id, vec![post], now()).await.expect("settled"));
+    }
+    let at_work = AtWork::new(&node(&world.app, &stage, 5_000));
+    let mut changes = store.changes();
+    let delivered = async {
+        loop {
+            changes.mark_unchanged();
+            let posts = store.posts(None, 10).await.expect("readable");
+            if posts.len() == 3 && posts.iter().all(|post| post.state == PostState::Delivered) {
+                return;
+            }
+            changes.changed().await.expect("open");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), delivered).await.expect("delivered");
+    at_work.stop().await;
+    let page = store.messages(&b.id, sess_store::Span::Last, 100).await.expect("readable");
+    let said: Vec<_> = page.messages.iter().map(|message| message.parse().expect("readable")).collect();
+    let said = said.iter().filter(|body| body.plain_text() == "words");
+    let by: Vec<_> = said.map(|body| (body.role, body.run_id.as_deref())).collect();
+    let posted = |n: usize| (Role::Assistant, Some(spoke[n].as_str()));
+    assert_eq!(by, [(Role::User, None), posted(0), posted(1)], "the report, and two posts");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod run_rows;
 mod scrub;
 mod search;
 mod secrets_out;
+mod snapshots;
 
 mod events;
 mod identity;

@@ -421,6 +421,28 @@ async fn damaged_messages_are_named_in_their_place_and_the_rest_is_shown() {
 }
 
 #[tokio::test]
+async fn a_follower_goes_on_past_any_number_of_damaged_messages() {
+    let world = World::new();
+    let session = world.session("s title=t").await;
+    let texts: Vec<String> = (1..=350).map(|n| text("user", &format!("<{n}>"))).collect();
+    world.messages(&session, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // More than two pages of them, in the middle and at the end.
+    world.sql("UPDATE messages SET crc = 1 WHERE seq BETWEEN 3 AND 240");
+    world.sql("UPDATE messages SET crc = 1 WHERE seq > 243");
+    let (mut seqs, mut after) = (Vec::new(), 0);
+    loop {
+        let page = world.app.messages_after(&session.id, after, 100).await.expect("readable");
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        seqs.extend(page.iter().map(|message| message.seq));
+    }
+    assert_eq!(seqs, [1, 2, 241, 242, 243]);
+    world.messages(&session, &[text("user", "later").as_str()]).await;
+    let page = world.app.messages_after(&session.id, after, 100).await.expect("readable");
+    assert_eq!(page.iter().map(|message| message.seq).collect::<Vec<_>>(), [351]);
+}
+
+#[tokio::test]
 async fn a_sub_session_out_of_sight_is_not_shown_inside_one_that_is_seen() {
     let world = World::with(|settings| settings.context_visibility = ContextVisibility::Agent);
     let root = world.session("root title=t").await;

@@ -23,6 +23,8 @@ enum Rest {
 }
 
 const SHAPES: &[(&str, Rest)] = &[
+    // The gateway's own.
+    ("sess_", Rest::Alphanumeric(64)),
     ("sk-", Rest::Random(16)),
     ("sk_live_", Rest::Alphanumeric(10)),
     ("sk_test_", Rest::Alphanumeric(10)),

@@ -8,6 +8,8 @@ use axum::{
 use sess_app::Kind;
 use sess_protocol::errors::{ErrorBody, ErrorDetail, ErrorType};
 
+use super::routes;
+
 /// When to come again after something was not available.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
@@ -59,6 +61,11 @@ impl Problem {
         Self { retry_after_seconds: Some(retry_after_seconds), ..problem }
     }
 
+    /// Something broke here. Who asked is told no more; what it was stands in the log.
+    pub(super) fn internal() -> Self {
+        Self::new(ErrorType::Internal, "something went wrong here; the log says what")
+    }
+
     pub(super) fn method(allow: String) -> Self {
         let message = format!("this address takes {allow} and nothing else");
         Self { allow: Some(allow), ..Self::new(ErrorType::MethodNotAllowed, message) }
@@ -66,6 +73,27 @@ impl Problem {
 
     pub(super) fn body(&self) -> ErrorBody {
         ErrorBody { error: ErrorDetail { r#type: self.kind, message: self.message.clone() } }
+    }
+
+    fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.body()).expect("texts are JSON")
+    }
+
+    /// Returns the answer as it is sent, for where there are no routes. `head` has its first lines.
+    pub(super) fn written(self, head: &str) -> Vec<u8> {
+        let body = self.json();
+        let mut response = self.into_response();
+        routes::protect(response.headers_mut());
+        let mut answer = format!("{head}\r\ncontent-length: {}\r\n", body.len()).into_bytes();
+        for (name, value) in response.headers() {
+            answer.extend_from_slice(name.as_str().as_bytes());
+            answer.extend_from_slice(b": ");
+            answer.extend_from_slice(value.as_bytes());
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(b"\r\n");
+        answer.extend_from_slice(&body);
+        answer
     }
 }
 
@@ -89,8 +117,7 @@ impl From<sess_app::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = serde_json::to_vec(&self.body()).expect("texts are JSON");
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(self.json()));
         *response.status_mut() =
             StatusCode::from_u16(self.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();

@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use serde::{Serialize, de::DeserializeOwned};
 use sess_app::{Access, Caller, ChatFile, ReadEvents, Redaction};
-use sess_protocol::{errors::ErrorType, events::EventsPage, sessions::Uploaded};
+use sess_protocol::{events::EventsPage, sessions::Uploaded};
 
 use super::{
     errors::Problem,
@@ -116,10 +116,8 @@ async fn waited<T: Send + 'static>(
     let _gone = caller.gone.clone().drop_guard();
     match tokio::spawn(wait).await {
         Ok(done) => Ok(done?),
-        Err(error) => {
-            tracing::error!(%error, "a request ended unexpectedly");
-            Err(Problem::new(ErrorType::Internal, "something went wrong here; the log says what"))
-        }
+        // A panic told of itself when it happened; what it says may quote a secret, and is not repeated.
+        Err(_) => Err(Problem::internal()),
     }
 }
 
@@ -155,7 +153,7 @@ pub(super) fn json(value: &impl Serialize) -> Response {
         }
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
-            Problem::new(ErrorType::Internal, "something went wrong here; the log says what").into_response()
+            Problem::internal().into_response()
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Limits {
     /// How long the head of a request, and its body, may take to arrive.
     pub header_within: Duration,
     pub body_within: Duration,
+    /// How long a client may take to take anything of what is written to it.
+    pub take_within: Duration,
     /// How long runs and requests may take to end once the gateway is stopped.
     pub drain_within: Duration,
     /// What uploaded files take in memory together, and how long they are kept.
@@ -49,6 +51,7 @@ impl Default for Limits {
             failed_logins: 30,
             header_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
+            take_within: Duration::from_secs(60),
             drain_within: Duration::from_secs(10),
             attachments_bytes: 128 * MIB,
             attachment_for: Duration::from_secs(10 * 60),

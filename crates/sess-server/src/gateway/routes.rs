@@ -3,15 +3,17 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, LazyLock},
 };
 
 use axum::{
     extract::Request,
-    http::{HeaderValue, Method, header},
+    http::{HeaderMap, HeaderValue, Method, header},
     response::{IntoResponse as _, Response},
 };
+use futures_util::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use sess_app::Access;
 use sess_protocol::{
@@ -247,17 +249,23 @@ pub(super) async fn answer(
     request: Request,
 ) -> Response {
     let busy = state.busy.token();
-    let answered = dispatch(state, local, peer.ip(), request).await;
+    // A panic told of itself when it happened, and costs this request alone.
+    let answered = AssertUnwindSafe(dispatch(state, local, peer.ip(), request)).catch_unwind().await;
+    let answered = answered.unwrap_or_else(|_| Err(Problem::internal()));
     drop(busy);
     let mut response = answered.unwrap_or_else(Problem::into_response);
     state.metrics.answered(response.status().as_u16());
-    let headers = response.headers_mut();
+    protect(response.headers_mut());
+    response
+}
+
+/// Adds what every answer tells browsers.
+pub(super) fn protect(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(nothing);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
 /// Where from, who, what for, how large; and only then what it asks.

@@ -17,16 +17,20 @@ use sess_app::{
     App,
     agents::{Agents, Work},
 };
+use sess_protocol::errors::ErrorType;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{cursor::Cursors, limits::Limits, origin::Names, routes, state::State, ws::Deltas};
+use super::{
+    cursor::Cursors, errors::Problem, limits::Limits, one_shape::OneShape, origin::Names, routes,
+    state::State, taking::Taking, ws::Deltas,
+};
 use crate::Error;
 
 /// What is buffered of one connection, in and out, at most.
@@ -37,10 +41,6 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 const TELL_WITHIN: Duration = Duration::from_millis(500);
 /// How long is waited when no connection can be accepted, mostly for want of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// What a connection over the limit is told, before anything of it is read.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
-    Content-Length: 98\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
-    {\"error\":{\"type\":\"unavailable\",\"message\":\"too many connections are open; come again in a moment\"}}";
 
 /// Where the gateway listens when nobody says.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
@@ -140,8 +140,8 @@ impl Working {
     }
 
     async fn ended(&mut self) {
-        if let Err(error) = (&mut self.task).await {
-            tracing::error!(%error, "the agents here stopped unexpectedly");
+        if (&mut self.task).await.is_err() {
+            tracing::error!("the agents here stopped unexpectedly");
         }
     }
 }
@@ -169,6 +169,10 @@ async fn drain(state: &State, work: Option<Working>) -> Instant {
 /// Accepts connections until the gateway is stopped; returns those that are open then.
 async fn accept(state: &Arc<State>, listener: &TcpListener, tls: Option<&TlsAcceptor>) -> JoinSet<()> {
     let mut connections = JoinSet::new();
+    // What a connection over the limit is told, before anything of it is read.
+    let full = "too many connections are open; come again in a moment";
+    let full = Problem::new(ErrorType::Unavailable, full)
+        .written("HTTP/1.1 503 Service Unavailable\r\nconnection: close");
     loop {
         let accepted = tokio::select! {
             () = state.stop.cancelled() => return connections,
@@ -186,12 +190,13 @@ async fn accept(state: &Arc<State>, listener: &TcpListener, tls: Option<&TlsAcce
         if state.metrics.connections.get() >= state.limits.connections as u64 {
             state.metrics.refused_connections.add(1);
             // It fits into the empty buffer of a new connection, or is not worth waiting for.
-            let _told = stream.try_write(FULL);
+            let _told = stream.try_write(&full);
             continue;
         }
         let Ok(local) = stream.local_addr() else { continue };
         let (state, tls) = (Arc::clone(state), tls.cloned());
         let present = state.metrics.connections.enter();
+        let stream = Taking::new(stream, state.limits.take_within);
         connections.spawn(async move {
             let _present = present;
             match tls {
@@ -208,8 +213,8 @@ async fn accept(state: &Arc<State>, listener: &TcpListener, tls: Option<&TlsAcce
 async fn handshake(
     state: &State,
     tls: &TlsAcceptor,
-    stream: TcpStream,
-) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+    stream: Taking<TcpStream>,
+) -> Option<TlsStream<Taking<TcpStream>>> {
     let accepted = tokio::time::timeout(state.limits.header_within, tls.accept(stream)).await;
     accepted.ok()?.ok()
 }
@@ -229,7 +234,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(state.limits.header_within)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(OneShape::new(stream, Arc::clone(state))), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

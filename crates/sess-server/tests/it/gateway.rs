@@ -4,9 +4,10 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, ThreadId},
 };
 
 use serde_json::Value;
@@ -57,7 +58,19 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::parse_rfc3339("2026-11-15T12:00:00Z").expect("a time")
 }
 
+/// What the next random number breaks with, and on which thread.
+static BREAKS: Mutex<Option<(ThreadId, String)>> = Mutex::new(None);
+
+/// Lets whatever needs a random number next panic with this text: a test and its gateway share a thread.
+pub(crate) fn break_with(text: &str) {
+    *BREAKS.lock().expect("no panic") = Some((thread::current().id(), text.to_owned()));
+}
+
 pub(crate) fn random() -> u128 {
+    let breaks = BREAKS.lock().expect("no panic").take_if(|(on, _)| *on == thread::current().id());
+    if let Some((_, text)) = breaks {
+        panic!("{text}");
+    }
     static CALLS: AtomicU64 = AtomicU64::new(1);
     let n = CALLS.fetch_add(1, Ordering::Relaxed);
     u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n)

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::gateway::Gateway;
 
-async fn client(
+pub(crate) async fn client(
     gateway: &Gateway,
     path: &str,
     token: Option<&str>,
@@ -159,4 +159,95 @@ async fn what_is_no_request_is_refused_in_the_one_shape() {
     let mut stream = ask(&gateway, "GET", &headers, "").await;
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 4"), "no stream without a connection");
     gateway.end().await;
+}
+
+#[tokio::test]
+async fn what_is_searched_for_is_taken_as_it_stands() {
+    const TITLES: [&str; 6] = [
+        "100% of it",
+        "under_score",
+        "back\\slash",
+        "it's \"quoted\"",
+        "a'; DROP TABLE sessions; --",
+        "\u{1b}[2J <script>",
+    ];
+    let gateway = Gateway::start().await;
+    let store = gateway.store();
+    for (n, title) in TITLES.iter().enumerate() {
+        let mut new = crate::gateway::new_session(&format!("agent:main:chat:s-{n}"), &format!("s-{n}"));
+        new.title = (*title).to_owned();
+        let session = store.ensure_session(new).await.expect("a session");
+        gateway.say(&session, &["retry with backoff"]).await;
+    }
+    let client_ = client(&gateway, "/mcp", Some(&gateway.token)).await.expect("let in");
+    let ask = async |tool: &'static str, arguments: Value| {
+        let call = CallToolRequestParams::new(tool)
+            .with_arguments(arguments.as_object().cloned().expect("an object"));
+        client_.call_tool(call).await.expect("answered")
+    };
+    let hostile = [
+        "%",
+        "_",
+        "\\",
+        "'",
+        "\"",
+        "''",
+        "%_%_%",
+        "*",
+        "a*",
+        "back",
+        "OR",
+        "NOT",
+        "NEAR(a b)",
+        "title:it",
+        "^it",
+        "{a b}: c",
+        "it' OR '1'='1",
+        "\" OR 1=1 --",
+        "'; DROP TABLE sessions; --",
+        "x'00'",
+        "?1",
+        "$1",
+        ":x",
+        "char(0)",
+        "/*",
+        "--",
+        "(((((",
+        "\u{1b}[2J",
+        "\u{202e}",
+        "<script>",
+        "İ",
+        "🎉",
+        "nowhere",
+    ];
+    for query in hostile {
+        let listed = ask("list_sessions", json!({ "query": query, "limit": 100 })).await;
+        assert_ne!(listed.is_error, Some(true), "{query:?}: {listed:?}");
+        let listed = listed.structured_content.expect("rows");
+        let named = |title: &&&str| title.to_lowercase().contains(&query.to_lowercase());
+        let expected = TITLES.iter().filter(named).count();
+        assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(expected), "{query:?}: {listed}");
+        for regex in [false, true] {
+            let found = ask("search_sessions", json!({ "query": query, "regex": regex })).await;
+            let told = format!("{:?}", found.content);
+            let is_refusal = told.contains("at least one word") || told.contains("regex parse error");
+            assert!(found.is_error != Some(true) || is_refusal, "{query:?}: {told}");
+            assert!(!told.to_lowercase().contains("sqlite") && !told.contains("fts5"), "{query:?}: {told}");
+        }
+        // Nor does a name that something is read by mean anything but itself.
+        let read = ask("read_session", json!({ "session_id": query })).await;
+        let told = format!("{:?}", read.content);
+        assert!(!told.to_lowercase().contains("sql") && !told.contains("syntax"), "{query:?}: {told}");
+    }
+    for query in ["x".repeat(100_000), "\0".to_owned(), "a\0b".to_owned()] {
+        let listed = ask("list_sessions", json!({ "query": query })).await;
+        let told = format!("{:?}", listed.content);
+        assert!(!told.contains("near \"") && !told.to_lowercase().contains("sqlite"), "{told}");
+    }
+    let all = ask("list_sessions", json!({ "limit": 100 })).await.structured_content.expect("rows");
+    assert_eq!(
+        all["sessions"].as_array().map(Vec::len),
+        Some(TITLES.len()),
+        "everything is still there: {all}"
+    );
 }

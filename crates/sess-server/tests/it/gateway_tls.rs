@@ -66,6 +66,11 @@ async fn with_a_certificate_it_speaks_tls_and_nothing_else() {
     let cookie =
         answer.lines().find(|line| line.to_ascii_lowercase().starts_with("set-cookie")).expect("a cookie");
     assert!(cookie.contains("; Secure"), "{cookie}");
+    let answer =
+        asked(&gateway, &format!("{}this is none\r\n\r\n", get("").replace("close", "keep-alive"))).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (_, refused) = answer.split_once("HTTP/1.1 400").expect("a refusal");
+    assert!(refused.contains("\"invalid_request\""), "{answer}");
     // Without it, nobody is answered.
     assert_ne!(gateway.get("/healthz").await.status, 200);
 }

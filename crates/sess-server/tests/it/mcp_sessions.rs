@@ -68,7 +68,7 @@ async fn the_tools_are_offered_and_the_model_is_told_of_them() {
         .filter_map(|tool| tool["name"].as_str())
         .collect();
     assert_eq!(
-        names[5..],
+        names[7..],
         [
             "sessions_list",
             "sessions_history",

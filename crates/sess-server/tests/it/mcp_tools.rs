@@ -22,7 +22,7 @@ async fn every_older_revision_is_agreed_on_and_served() {
         assert!(agreed["instructions"].as_str().expect("text").contains("write_session_plan"));
 
         let listed = client.ask("tools/list", json!({})).await;
-        assert_eq!(names(&listed).len(), 5);
+        assert_eq!(names(&listed).len(), 7);
         assert!(listed["result"].get("resultType").is_none(), "unknown before 2026-07-28");
         let pong = client.ask("ping", json!({})).await;
         assert_eq!(pong["result"], json!({}));
@@ -47,7 +47,7 @@ async fn the_newest_revision_needs_no_handshake() {
     // A notification between discovery and the first request is no reason to go.
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
     let listed = client.ask_stateless("tools/list", json!({})).await;
-    assert_eq!(names(&listed).len(), 5);
+    assert_eq!(names(&listed).len(), 7);
     assert_eq!(listed["result"]["resultType"], "complete");
 }
 
@@ -61,7 +61,7 @@ async fn a_request_that_names_no_revision_is_refused_until_initialize() {
     }
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     client.initialize("2025-06-18").await;
-    assert_eq!(names(&client.ask("tools/list", json!({})).await).len(), 5);
+    assert_eq!(names(&client.ask("tools/list", json!({})).await).len(), 7);
 }
 
 #[tokio::test]
@@ -161,7 +161,10 @@ async fn what_the_newest_revision_dropped_is_unknown_there() {
 async fn what_is_filtered_out_does_not_exist() {
     let mut client = connect_with(McpOptions { toolsets: vec![Toolset::SessionContext], ..options() });
     client.initialize("2025-11-25").await;
-    assert_eq!(names(&client.ask("tools/list", json!({})).await), ["list_sessions", "read_session"]);
+    assert_eq!(
+        names(&client.ask("tools/list", json!({})).await),
+        ["list_sessions", "read_session", "search_sessions", "read_compacted"]
+    );
     let answer = client.call("read_session_plan", json!({})).await;
     assert_eq!(answer["error"]["message"], "unknown tool \"read_session_plan\"");
 

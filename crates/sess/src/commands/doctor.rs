@@ -1,13 +1,14 @@
 //! `sess doctor`: what is wrong with the store, and what to do about it.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode};
+use std::{fmt::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use console::Style;
 use serde::Serialize;
 use serde_json::json;
 use sess_agent::confine;
-use sess_app::Kind;
+use sess_app::{Kind, Retention, SOON_DAYS};
+use sess_readers::Age;
 
 use super::Context;
 use crate::{
@@ -64,6 +65,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             detail: "none yet: it is made at the first write".to_owned(),
         });
     }
+    checks.extend(check_retention(context).await);
     let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
     let (is_damaged, has_failed, is_invalid) = (has("damaged"), has("failed"), has("invalid"));
     if output.json {
@@ -158,6 +160,74 @@ fn check_sandbox(context: &Context) -> Check {
     let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
     let outcome = if abilities.can_confine() { "ok" } else { "warning" };
     Check { name: "sandbox", outcome, detail: abilities.to_string() }
+}
+
+/// Says which agents delete sessions by themselves, when, and how to stop that.
+async fn check_retention(context: &Context) -> Vec<Check> {
+    let found = match context.app.retention().await {
+        Ok(found) => found,
+        Err(error) => {
+            return vec![Check { name: "agents", outcome: "warning", detail: error.to_string() }];
+        }
+    };
+    let check = |kept: &Retention| Check {
+        name: kept.source.as_str(),
+        outcome: if kept.unsaved > 0 { "warning" } else { "ok" },
+        detail: retention(kept),
+    };
+    found.iter().map(check).collect()
+}
+
+fn retention(kept: &Retention) -> String {
+    let mut text = sessions(kept.sessions);
+    match &kept.sweep {
+        None => text.push_str("; it deletes none by itself, as far as is known"),
+        Some(sweep) => {
+            let since = match sweep.age {
+                Age::File => "whose files did not change",
+                Age::Use => "in which nothing was said",
+            };
+            let value = match (&sweep.problem, &sweep.value) {
+                (Some(problem), _) => format!("could not be read, so the usual is assumed: {problem}"),
+                (None, Some(value)) => format!("is {value}"),
+                (None, None) => "is not set".to_owned(),
+            };
+            let _infallible = write!(
+                text,
+                "; it deletes those {since} for {} ({} in {} {value})",
+                lasting(sweep.after_ms),
+                sweep.setting,
+                sweep.file.display()
+            );
+            if kept.soon > 0 {
+                let _infallible = write!(text, "; {} may go within {SOON_DAYS} days", kept.soon);
+                let _infallible = match kept.unsaved {
+                    0 => write!(text, ", all with a snapshot"),
+                    unsaved => write!(text, ", {unsaved} without a snapshot: `sess snapshot` takes them"),
+                };
+            }
+            let _infallible = write!(text, "; to keep all, write {} there", sweep.remedy);
+        }
+    }
+    if kept.saved > 0 {
+        let _infallible = write!(text, "; {} more in snapshots alone", kept.saved);
+    }
+    text
+}
+
+fn sessions(count: u64) -> String {
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+/// Writes how long something lasts, in the unit that fits.
+fn lasting(ms: i64) -> String {
+    let hours = ms / 3_600_000;
+    match (hours, hours % 24) {
+        (24, _) => "1 day".to_owned(),
+        (48.., 0) => format!("{} days", hours / 24),
+        (1, _) => "1 hour".to_owned(),
+        _ => format!("{hours} hours"),
+    }
 }
 
 fn check_file_system(home: &Path) -> Option<Check> {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// On narrower terminals ids are shown as far as they tell sessions apart, so that titles can be read.
-const FULL_IDS_WIDTH: usize = 110;
+pub const FULL_IDS_WIDTH: usize = 110;
 
 pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow::Result<()> {
     let source = args.source.map(|name| name.parse()).transpose();
@@ -78,7 +78,7 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
         vec![
             reference(index),
-            session.id.chars().take(id_len).collect(),
+            beginning(&session.id, id_len).to_owned(),
             format!("{}{}", if session.starred { "★ " } else { "" }, title(session)),
             session.num_messages.to_string(),
             updated,
@@ -92,10 +92,16 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
 fn telling_len(sessions: &[Listed]) -> usize {
     let is_telling = |len: &usize| {
         let beginnings: HashSet<&str> =
-            sessions.iter().map(|session| session.id.get(..*len).unwrap_or(&session.id)).collect();
+            sessions.iter().map(|session| beginning(&session.id, *len)).collect();
         beginnings.len() == sessions.len()
     };
     (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
+}
+
+/// Returns so many characters of an id. Whose it is does not count: that alone names nothing.
+fn beginning(id: &str, len: usize) -> &str {
+    let native = id.find(':').map_or(0, |colon| colon + 1);
+    id.get(..native.saturating_add(len)).unwrap_or(id)
 }
 
 /// Says what was done to a session.

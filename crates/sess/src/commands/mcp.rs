@@ -33,7 +33,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Mcp) -> anyhow::
     }
     if std::io::stdin().is_terminal() {
         output.say(
-            "This speaks MCP, for agents: `claude mcp add sess -- sess mcp` is how one gets it. Ctrl-D ends.",
+            "This speaks MCP, for agents: `sess install claude` is how one gets it, and others alike. Ctrl-D ends.",
         );
     }
     let sessions_called = Arc::new(Notify::new());

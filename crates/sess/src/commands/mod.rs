@@ -6,8 +6,10 @@ pub mod demo;
 pub mod doctor;
 pub mod events;
 pub mod handoff;
-mod history;
+pub mod history;
+pub mod hook;
 pub mod import;
+pub mod install;
 pub mod list;
 pub mod man;
 pub mod mcp;
@@ -15,6 +17,7 @@ pub mod node;
 pub mod open;
 pub mod overview;
 pub mod plan;
+pub mod ps;
 pub mod read;
 pub mod run;
 pub mod runs;
@@ -22,6 +25,7 @@ pub mod scrub;
 pub mod search;
 pub mod send;
 pub mod serve;
+pub mod snapshot;
 pub mod spawn;
 pub mod token;
 pub mod tool;
@@ -178,6 +182,11 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Export(one)) => import::export(context, output, &one.reference).await?,
         Some(Command::Whoami) => overview::whoami(context, output).await?,
         Some(Command::Scrub(args)) => scrub::run(context, output, args).await?,
+        Some(Command::Snapshot(args)) => snapshot::run(context, output, args).await?,
+        Some(Command::Ps(args)) => ps::run(context, output, args).await?,
+        Some(Command::Install(args)) => return install::install(context, output, &args),
+        Some(Command::Uninstall(args)) => return install::uninstall(context, output, &args),
+        Some(Command::Hook { event }) => hook::run(context, output, &event).await,
         Some(Command::Doctor(args)) => return doctor::run(context, output, args).await,
         Some(Command::Config(args)) => config::run(context, output, args)?,
         Some(Command::Tool(args)) => return tool::run(context, output, args).await,

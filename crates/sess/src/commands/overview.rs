@@ -20,8 +20,9 @@ pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
         output.line("There are no sessions yet. Next:")?;
         output.line("  sess demo                        see two agents draft, review and execute a plan")?;
         output.line("  sess run agents.yaml             talk to agents of your own; README: an example")?;
-        output
-            .line("  claude mcp add sess -- sess mcp  give the tools to Claude Code; README: other agents")?;
+        output.line(
+            "  sess install --all               give the tools to the agents that are here; --dry-run first",
+        )?;
         output.line("  sess import <file.jsonl>         bring in a session")?;
     } else {
         list::table(output, &listing, list::Refs::Relative)?;

@@ -134,7 +134,7 @@ fn refused(error: sess_server::Error) -> anyhow::Error {
             let text = format!("cannot listen on {listen}: {source}; --listen names another address");
             sess_app::Error::Unavailable(text).into()
         }
-        sess_server::Error::UnknownTool { .. } | sess_server::Error::Stopped(_) => anyhow::Error::new(error),
+        sess_server::Error::UnknownTool { .. } | sess_server::Error::Stopped => anyhow::Error::new(error),
     }
 }
 
@@ -168,6 +168,7 @@ fn limits(written: &GatewayLimits) -> Limits {
             .map_or(usual.failed_logins, |given| u32::try_from(given).unwrap_or(u32::MAX)),
         header_within: seconds(written.header_seconds, usual.header_within),
         body_within: seconds(written.body_seconds, usual.body_within),
+        take_within: seconds(written.take_seconds, usual.take_within),
         drain_within: seconds(written.drain_seconds, usual.drain_within),
         attachments_bytes: size(written.attachments_bytes, usual.attachments_bytes),
         attachment_for: seconds(written.attachment_minutes.map(|minutes| minutes * 60), usual.attachment_for),

@@ -778,6 +778,10 @@ pub struct GatewayLimits {
     /// Seconds that its body may take, 1 to 3600; 30 when not given. SESS_GATEWAY_LIMITS_BODY_SECONDS.
     #[schemars(range(min = 1, max = 3600))]
     pub body_seconds: Option<u64>,
+    /// Seconds that a client may take to read anything of what is written to it, 1 to 3600; 60 when not given.
+    /// SESS_GATEWAY_LIMITS_TAKE_SECONDS.
+    #[schemars(range(min = 1, max = 3600))]
+    pub take_seconds: Option<u64>,
     /// Seconds that runs and requests may take to end once the gateway is stopped, 0 to 3600; 10 when not given.
     /// SESS_GATEWAY_LIMITS_DRAIN_SECONDS.
     #[schemars(range(max = 3600))]
@@ -798,7 +802,7 @@ pub struct GatewayLimits {
 
 impl GatewayLimits {
     /// Returns each limit by its key: what is written, the least and the most that it may be.
-    pub fn ranges(&self) -> [(&'static str, Option<u64>, (u64, u64)); 15] {
+    pub fn ranges(&self) -> [(&'static str, Option<u64>, (u64, u64)); 16] {
         [
             ("bodyBytes", self.body_bytes, (1_024, 1_073_741_824)),
             ("uploadBytes", self.upload_bytes, (1_024, 1_073_741_824)),
@@ -811,6 +815,7 @@ impl GatewayLimits {
             ("failedLogins", self.failed_logins, (1, 100_000)),
             ("headerSeconds", self.header_seconds, (1, 600)),
             ("bodySeconds", self.body_seconds, (1, 3_600)),
+            ("takeSeconds", self.take_seconds, (1, 3_600)),
             ("drainSeconds", self.drain_seconds, (0, 3_600)),
             ("attachmentsBytes", self.attachments_bytes, (1_024, 17_179_869_184)),
             ("attachmentMinutes", self.attachment_minutes, (1, 1_440)),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 34] = [
     "demo",
     "mcp",
     "serve",
@@ -30,6 +30,10 @@ const COMMANDS: [&str; 30] = [
     "import",
     "export",
     "whoami",
+    "snapshot",
+    "ps",
+    "install",
+    "uninstall",
     "doctor",
     "config",
     "tool",

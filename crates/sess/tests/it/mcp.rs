@@ -62,9 +62,9 @@ impl Server {
 fn the_tools_that_are_served_can_be_chosen() {
     let world = World::new();
     let plan = ["write_session_plan", "read_session_plan", "exit_plan_mode"];
-    assert_eq!(Server::start(&world, &[]).tools().len(), 12);
+    assert_eq!(Server::start(&world, &[]).tools().len(), 14);
     assert_eq!(Server::start(&world, &["--toolsets", "session_plan"]).tools(), plan);
-    assert_eq!(Server::start(&world, &["--toolsets", "session_context,session_plan"]).tools().len(), 5);
+    assert_eq!(Server::start(&world, &["--toolsets", "session_context,session_plan"]).tools().len(), 7);
     assert_eq!(
         Server::start(&world, &["--tools", "read_session,exit_plan_mode"]).tools(),
         ["exit_plan_mode", "read_session"]

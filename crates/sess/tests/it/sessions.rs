@@ -142,7 +142,7 @@ fn search_finds_words_phrases_beginnings_and_leaves_out() {
     assert_eq!(places(&["question", "-n", "2"]), ["old#10", "old#9"]);
     assert_eq!(places(&["question -9", "-n", "2"]), ["old#10", "old#8"]);
     assert_eq!(places(&["-n", "1", "--", "question", "-10"]), ["old#9"]);
-    let cursor = found(&["question", "-n", "2"])["cursor"].to_string();
+    let cursor = found(&["question", "-n", "2"])["cursor"].as_str().expect("text").to_owned();
     assert_eq!(places(&["question", "-n", "2", "--before", &cursor]), ["old#8", "old#7"]);
 
     let text = world.run(["search", "nothing", "retries"]);

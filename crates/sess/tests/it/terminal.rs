@@ -176,15 +176,59 @@ fn escapes_in_each_field_are_made_visible() {
         for json in [&[][..], &["--json"]] {
             let all = [args, json].concat();
             let shown = show(&world, 200, &all);
-            let steers = |c: char| {
-                c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{202c}\u{2066}\u{2069}".contains(c)
-            };
-            let bad = shown.chars().find(|&c| steers(c));
-            assert_eq!(bad, None, "{all:?}: {shown:?}");
+            check_tame(&all, &shown);
             shown_at_all += usize::from(shown.contains("owned"));
         }
     }
     assert!(shown_at_all > 20, "only {shown_at_all} showed anything of it");
+}
+
+#[track_caller]
+fn check_tame(args: &[&str], shown: &str) {
+    let steers =
+        |c: char| c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{202c}\u{2066}\u{2069}".contains(c);
+    assert_eq!(shown.chars().find(|&c| steers(c)), None, "{args:?}: {shown:?}");
+}
+
+#[test]
+fn escapes_in_why_a_run_failed_and_in_what_agents_are_called_are_made_visible() {
+    let world = World::new();
+    let evil = ESCAPES.concat();
+    let html = "<img src=x onerror=alert(1)>";
+    let name = format!("{evil}{html}");
+    world.write("script.jsonl", &format!("{}\n", json!({ name.as_str(): 1 })));
+    world.write("team.yaml", "agents: {root: {model: scripted/script.jsonl}}\n");
+    let named =
+        json!({ "agents": { name.as_str(): { "model": "scripted/script.jsonl", "description": name } } });
+    world.write("named.yaml", &format!("{named}\n"));
+    let ran = show(&world, 400, &["run", "team.yaml", "--exec", "hello"]);
+    check_tame(&["run"], &ran);
+    let run = world.json(["runs"])["runs"][0].clone();
+    assert!(run["error"].as_str().is_some_and(|error| error.contains("owned")), "{run}");
+    let id = run["id"].as_str().or(run["runId"].as_str()).expect("an id");
+    let commands: [&[&str]; 11] = [
+        &["runs"],
+        &["runs", "--tree"],
+        &["wait", id],
+        &["cancel", id],
+        &["list"],
+        &["read", "-1"],
+        &["history", "-1"],
+        &["events"],
+        &["config", "check", "named.yaml"],
+        &["run", "named.yaml", "--exec", "hello"],
+        &["run", "team.yaml", "--exec", "--agent", &name.replace('\0', ""), "hello"],
+    ];
+    let mut shown_at_all = 0;
+    for args in commands {
+        for json in [&[][..], &["--json"]] {
+            let all = [args, json].concat();
+            let shown = show(&world, 400, &all);
+            check_tame(&all, &shown);
+            shown_at_all += usize::from(shown.contains("owned") && shown.contains(html));
+        }
+    }
+    assert!(shown_at_all >= 6, "only {shown_at_all} showed anything of it");
 }
 
 #[test]

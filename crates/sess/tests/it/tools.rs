@@ -13,6 +13,8 @@ fn tools_are_listed_with_their_schemas() {
         "exit_plan_mode",
         "list_sessions",
         "read_session",
+        "search_sessions",
+        "read_compacted",
         "sessions_list",
         "sessions_history",
         "sessions_send",

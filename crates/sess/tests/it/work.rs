@@ -207,7 +207,7 @@ fn every_kind_of_refusal_has_its_exit_code() {
     lab.clone_named("bob");
     lab.fails("bob", &["claim", &slug], 4, "is claimed by Ann");
     lab.fails("bob", &["takeover", &slug], 4, "it is not stale");
-    lab.fails("bob", &["log", "mine", "--slug", &slug], 4, "is not yours");
+    lab.fails("bob", &["log", "mine", "--slug", &slug], 4, "is claimed by Ann");
 
     std::fs::write(workspace.join("readme.md"), "changed\n").expect("written");
     lab.fails(&workspace, &["complete"], 5, "readme.md");

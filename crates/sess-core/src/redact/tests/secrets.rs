@@ -25,6 +25,7 @@ pub(super) const FORMS: &[(&str, &str)] = &[
     (concat!("ASIA", "Y34FZKBOKMUTVV7A"), "ASIAY3…VV7A"),
     (concat!("npm", "_Ab12Cd34Ef56Gh78Ij90Kl12Mn34Op56Qr78"), "npm_Ab…Qr78"),
     (concat!("glpat", "-Ab12Cd34Ef56Gh78Ij90"), "glpat-…Ij90"),
+    (concat!("sess", "_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"), "sess_0…eeff"),
     (concat!("hf", "_AbCdEfGhIjKlMnOpQrStUvWxYz12345678"), "hf_AbC…5678"),
     (concat!("sk", "_live_51Ab12Cd34Ef56Gh78Ij90"), "sk_liv…Ij90"),
     (concat!("rk", "_live_51Ab12Cd34Ef56Gh78Ij90"), "rk_liv…Ij90"),

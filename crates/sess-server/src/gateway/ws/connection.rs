@@ -1,9 +1,9 @@
 //! One client that was let in.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use sess_app::{Access, Caller};
 use sess_protocol::{
     errors::ErrorType,
@@ -36,8 +36,6 @@ use super::{
 
 /// How much may wait to be written.
 const QUEUE_LEN: usize = 32;
-/// How long a client may take to take what is written to it.
-const TAKE_WITHIN: Duration = Duration::from_secs(60);
 /// After how many ticks without a sign a client counts as gone: each tick asks it for one.
 const SILENT_TICKS: u32 = 3;
 /// Larger frames are written in pieces of this size: what a frame needed once is kept for as long as the
@@ -131,11 +129,7 @@ impl Connection {
                 }
                 heard = self.socket.next() => self.hear(heard).await?,
                 Some(out) = self.waiting.recv() => self.write(out).await?,
-                Some(ended) = self.asked.join_next(), if !self.asked.is_empty() => {
-                    if let Err(error) = ended {
-                        tracing::error!(%error, "a request of a WebSocket broke");
-                    }
-                }
+                Some(_) = self.asked.join_next(), if !self.asked.is_empty() => {}
             }
         }
     }
@@ -220,7 +214,9 @@ impl Connection {
                 let (out, busy) = (self.out.clone(), self.state.busy.token());
                 self.asked.spawn(async move {
                     let _busy = busy;
-                    let (answer, after) = task(ask).await;
+                    // A panic told of itself when it happened, and costs this request alone.
+                    let done = AssertUnwindSafe(task(ask)).catch_unwind().await;
+                    let (answer, after) = done.unwrap_or_else(|_| (Err(Problem::internal()), None));
                     // Nobody reads it when the connection has ended.
                     let _sent = out.send(Out::Answer(methods::answer_frame(id, answer))).await;
                     if let Some(after) = after {
@@ -260,7 +256,7 @@ impl Connection {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Refusal> {
-        let sent = pin!(tokio::time::timeout(TAKE_WITHIN, self.socket.send(message)));
+        let sent = pin!(tokio::time::timeout(self.state.limits.take_within, self.socket.send(message)));
         tokio::select! {
             biased;
             () = self.cut.cancelled() => Err(Refusal::Cut),

@@ -49,7 +49,7 @@ impl Background {
         match self.work.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the work in the background ended badly"),
-            Err(error) => tracing::error!(%error, "the work in the background broke"),
+            Err(_) => tracing::error!("the work in the background broke"),
         }
     }
 }

@@ -1,0 +1,411 @@
+//! Writing snapshots, so that a crash at any point leaves the old one or the new one.
+//!
+//! A session's chunks are written and flushed first; then its manifest takes the place of the
+//! one before by a rename. What nobody names any more is swept at the end.
+
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    fs::{self, DirBuilder, File, Permissions, TryLockError},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    io::{self, Write as _},
+    ops::ControlFlow,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use sess_core::{Timestamp, message::Role};
+use sess_readers::{
+    Entry, Foreign,
+    snapshot::{self, CHUNKS, Chunk, Manifest, VERSION},
+};
+
+use super::{Named, SnapshotsLeft, unreadable};
+use crate::{Error, Result};
+
+/// A chunk is cut after an entry that says so by its bytes, within these sizes: what is inserted
+/// or lost in a session changes the chunks around it and no others.
+const CHUNK_SIZE_BYTES_MIN: usize = 128 << 10;
+const CHUNK_SIZE_BYTES_USUAL_MAX: usize = 1 << 20;
+const CUT_MASK: u32 = 0x3f;
+/// How much is spent on making chunks small; more hardly helps with text.
+const COMPRESSION_LEVEL: i32 = 6;
+/// A session of a database that many share counts as unchanged, though the database changed, when
+/// it had been quiet for this long as it was copied.
+const SETTLED_AFTER_MS: i64 = 86_400_000;
+/// What is being written is called so.
+const UNFINISHED: &str = ".new-";
+
+/// What came of one session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    New,
+    Grown,
+    Unchanged,
+    Empty,
+    /// The snapshot has what the original has no more.
+    Fuller {
+        lost: u64,
+    },
+    Failed(String),
+}
+
+/// Whoever may write to a directory of snapshots: one at a time.
+pub(super) struct Keeper {
+    dir: PathBuf,
+    now: Timestamp,
+    written: Cell<u64>,
+    _lock: File,
+}
+
+impl Keeper {
+    pub(super) fn open(dir: &Path, now: Timestamp) -> Result<Self> {
+        let failed = |error: io::Error| cannot_write(dir, &error);
+        make_dir(&dir.join(CHUNKS)).map_err(failed)?;
+        let lock =
+            File::options().create(true).write(true).truncate(false).mode(0o600).open(dir.join(".lock"));
+        let lock = lock.map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let what = "another `sess snapshot` is at work; try again when it is done".to_owned();
+                return Err(Error::Unavailable(what));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        Ok(Self { dir: dir.to_owned(), now, written: Cell::new(0), _lock: lock })
+    }
+
+    /// Returns how many bytes were written so far.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written.get()
+    }
+
+    /// Brings the snapshot of a session up to date. What is wrong with the session is an outcome;
+    /// what is wrong with the disk is an error.
+    pub(super) fn keep(&self, session: &Foreign) -> Result<Outcome> {
+        let path = Manifest::path(&self.dir, session.source, &session.id);
+        let before = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            _ => match Manifest::load(&path) {
+                Ok(before) => Some(before),
+                Err(error) => {
+                    let hint =
+                        format!("`sess snapshot forget {}` makes room for another", session.reference());
+                    return Ok(Outcome::Failed(format!("{error}; {hint}")));
+                }
+            },
+        };
+        // Before it is read: what is said meanwhile makes it another one.
+        let stamp = match session.stamp() {
+            Ok(stamp) => stamp,
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        };
+        let Some(before) = before else {
+            let cut = match self.copy(session, Vec::new(), 0)? {
+                Ok(cut) => cut,
+                Err(reason) => return Ok(Outcome::Failed(reason)),
+            };
+            if cut.keys.is_empty() {
+                return Ok(Outcome::Empty);
+            }
+            self.put_manifest(&path, &self.manifest(session, stamp, cut))?;
+            return Ok(Outcome::New);
+        };
+        if is_same(&before, session, &stamp) {
+            let facts = self.manifest(session, before.stamp.clone(), Cut::of(&before));
+            // A session may get another title, or be archived, where its file does not say so. One that
+            // began at another time lost its beginning, and what is known of it is better.
+            let facts = Manifest { taken_at: before.taken_at, updated_at: before.updated_at, ..facts };
+            if facts != before && before.created_at == facts.created_at {
+                self.put_manifest(&path, &facts)?;
+            }
+            return Ok(Outcome::Unchanged);
+        }
+        self.renew(session, &path, before, stamp)
+    }
+
+    /// Copies a session again, and keeps whatever the original has lost since.
+    fn renew(&self, session: &Foreign, path: &Path, before: Manifest, stamp: String) -> Result<Outcome> {
+        let cut = match self.copy(session, Vec::new(), 0)? {
+            Ok(cut) => cut,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
+        };
+        let lost = self.lost(&before, &cut);
+        if lost.count == 0 {
+            let is_unchanged = cut.chunks == before.chunks;
+            self.put_manifest(path, &self.manifest(session, stamp, cut))?;
+            return Ok(if is_unchanged { Outcome::Unchanged } else { Outcome::Grown });
+        }
+        let num_before: u64 = before.chunks.iter().map(|chunk| chunk.num_entries).sum();
+        let spliced = match lost.common {
+            // They have nothing in common, and whichever says more counts.
+            0 if cut.keys.len() as u64 > num_before => cut,
+            0 => Cut::of(&before),
+            common if common == cut.keys.len() => Cut::of(&before),
+            common => match self.copy(session, before.chunks.clone(), common)? {
+                Ok(spliced) => spliced,
+                Err(reason) => return Ok(Outcome::Failed(reason)),
+            },
+        };
+        // What an original says of itself without its beginning is no better than what is known.
+        let manifest = Manifest {
+            num_messages: spliced.num_messages,
+            chunks: spliced.chunks,
+            updated_at: before.updated_at.max(session.updated_at),
+            stamp,
+            taken_at: self.now,
+            ..before
+        };
+        self.put_manifest(path, &manifest)?;
+        Ok(Outcome::Fuller { lost: lost.count })
+    }
+
+    /// Cuts a session into chunks and writes those that are not there: first what `kept` has, then
+    /// the entries of the session from the one numbered `from` on. What is wrong with the session
+    /// is a sentence.
+    fn copy(&self, session: &Foreign, kept: Vec<Chunk>, from: usize) -> Result<Result<Cut, String>> {
+        let mut cutter = Cutter { keeper: self, content: Vec::new(), num_entries: 0, cut: Cut::default() };
+        for chunk in kept {
+            // A damaged one is lost either way.
+            let content = chunk.content(&self.dir).unwrap_or_default();
+            snapshot::entries(&content).try_for_each(|entry| cutter.push(&entry))?;
+        }
+        let mut failure = None;
+        let mut place = 0;
+        let told = sess_readers::read(session, &mut |entry| {
+            place += 1;
+            if place > from
+                && let Err(error) = cutter.push(&entry)
+            {
+                failure = Some(error);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        match told {
+            Ok(_) => cutter.finish().map(Ok),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    /// Tells what a snapshot has that a newer copy of its session has not.
+    fn lost(&self, before: &Manifest, cut: &Cut) -> Lost {
+        let mut lost = Lost { count: 0, common: 0 };
+        let chunks: HashSet<&Chunk> = cut.chunks.iter().collect();
+        let now: HashSet<u64> = cut.keys.iter().copied().collect();
+        let mut end = 0;
+        let shared: HashSet<&Chunk> = before.chunks.iter().filter(|chunk| chunks.contains(chunk)).collect();
+        for chunk in &cut.chunks {
+            end += usize::try_from(chunk.num_entries).unwrap_or(usize::MAX);
+            if shared.contains(chunk) {
+                lost.common = end;
+            }
+        }
+        let mut known = HashSet::new();
+        for chunk in before.chunks.iter().filter(|chunk| !shared.contains(chunk)) {
+            // What is damaged here cannot be kept: the copy is all there is.
+            let content = chunk.content(&self.dir).unwrap_or_default();
+            for entry in snapshot::entries(&content) {
+                let key = key(&entry);
+                lost.count += u64::from(!now.contains(&key));
+                known.insert(key);
+            }
+        }
+        let last = cut.keys.iter().rposition(|key| known.contains(key)).map_or(0, |place| place + 1);
+        lost.common = lost.common.max(last);
+        lost
+    }
+
+    fn manifest(&self, session: &Foreign, stamp: String, cut: Cut) -> Manifest {
+        Manifest {
+            version: VERSION,
+            source: session.source,
+            id: session.id.clone(),
+            title: session.title.clone(),
+            cwd: session.cwd.clone(),
+            branch: session.branch.clone(),
+            created_at: session.created_at,
+            updated_at: session.updated_at,
+            parent: session.parent.clone(),
+            name: session.name.clone(),
+            is_archived: session.is_archived,
+            num_messages: cut.num_messages,
+            stamp,
+            taken_at: self.now,
+            chunks: cut.chunks,
+        }
+    }
+
+    fn put_manifest(&self, path: &Path, manifest: &Manifest) -> Result<()> {
+        let dir = path.parent().unwrap_or(&self.dir);
+        let json = serde_json::to_vec(manifest).expect("a manifest has string keys only");
+        make_dir(dir)
+            // Chunks are named in their directory before anything refers to them.
+            .and_then(|()| flush_dir(&self.dir.join(CHUNKS)))
+            .and_then(|()| self.put(path, &json))
+            .and_then(|()| flush_dir(dir))
+            .map_err(|error| cannot_write(path, &error))
+    }
+
+    /// Writes a file that is there whole or not at all.
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let private = Permissions::from_mode(0o600);
+        let mut file = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .permissions(private)
+            .tempfile_in(path.parent().unwrap_or(&self.dir))?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        self.written.set(self.written.get() + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Deletes manifests; their chunks go with the next sweep.
+    pub(super) fn forget(&self, manifests: &[Named]) -> Result<()> {
+        for (_, _, path) in manifests {
+            fs::remove_file(path)
+                .and_then(|()| flush_dir(path.parent().unwrap_or(&self.dir)))
+                .map_err(|error| cannot_write(path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the chunks that no manifest names, and what a crash left half-written; says what is left.
+    pub(super) fn sweep(&self) -> Result<SnapshotsLeft> {
+        let mut left = SnapshotsLeft::default();
+        let mut named = HashSet::new();
+        for (_, _, path) in snapshot::manifests(&self.dir).map_err(|error| unreadable(&error))? {
+            left.snapshots += 1;
+            left.size_bytes += path.metadata().map_or(0, |found| found.len());
+            match Manifest::load(&path) {
+                Ok(manifest) => named.extend(manifest.chunks.into_iter().map(|chunk| chunk.path(&self.dir))),
+                // Nobody knows which chunks it names, so none may go.
+                Err(_) => left.unreadable += 1,
+            }
+        }
+        let dirs = fs::read_dir(&self.dir).map_err(|error| cannot_write(&self.dir, &error))?;
+        // A link could lead anywhere.
+        let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        for dir in dirs.flatten().filter(is_dir).map(|entry| entry.path()) {
+            let is_chunks = dir.ends_with(CHUNKS);
+            for entry in fs::read_dir(&dir).map_err(|error| cannot_write(&dir, &error))?.flatten() {
+                let path = entry.path();
+                let is_unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
+                let is_unused = is_chunks && left.unreadable == 0 && !named.contains(&path);
+                if is_unfinished || is_unused {
+                    fs::remove_file(&path).map_err(|error| cannot_write(&path, &error))?;
+                } else if is_chunks {
+                    left.size_bytes += entry.metadata().map_or(0, |found| found.len());
+                }
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// How a session was cut.
+#[derive(Debug, Default)]
+struct Cut {
+    chunks: Vec<Chunk>,
+    /// What tells each entry from the others.
+    keys: Vec<u64>,
+    num_messages: u64,
+}
+
+impl Cut {
+    /// Returns a snapshot's chunks as they are.
+    fn of(manifest: &Manifest) -> Self {
+        Self { chunks: manifest.chunks.clone(), keys: Vec::new(), num_messages: manifest.num_messages }
+    }
+}
+
+struct Lost {
+    /// How many entries are in the snapshot alone.
+    count: u64,
+    /// How many entries of the copy come up to the last one that both have.
+    common: usize,
+}
+
+/// Cuts entries into chunks, with one chunk in memory at a time.
+struct Cutter<'a> {
+    keeper: &'a Keeper,
+    content: Vec<u8>,
+    num_entries: u64,
+    cut: Cut,
+}
+
+impl Cutter<'_> {
+    fn push(&mut self, entry: &Entry) -> Result<()> {
+        let line = snapshot::line(entry);
+        self.content.extend_from_slice(line.as_bytes());
+        self.num_entries += 1;
+        self.cut.keys.push(key(entry));
+        self.cut.num_messages += u64::from(!entry.is_rewound && entry.body.role != Role::System);
+        let is_end = crc32fast::hash(line.as_bytes()) & CUT_MASK == 0;
+        let size = self.content.len();
+        if is_end && size >= CHUNK_SIZE_BYTES_MIN || size >= CHUNK_SIZE_BYTES_USUAL_MAX {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if self.num_entries == 0 {
+            return Ok(());
+        }
+        let chunk = Chunk::of(&self.content, self.num_entries);
+        // One that is there and damaged is written again.
+        if chunk.content(&self.keeper.dir).is_err() {
+            let path = chunk.path(&self.keeper.dir);
+            zstd::encode_all(&self.content[..], COMPRESSION_LEVEL)
+                .and_then(|packed| self.keeper.put(&path, &packed))
+                .map_err(|error| cannot_write(&path, &error))?;
+        }
+        self.cut.chunks.push(chunk);
+        self.content.clear();
+        self.num_entries = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Cut> {
+        self.write()?;
+        Ok(self.cut)
+    }
+}
+
+/// Tells whether nothing was said in a session since its snapshot was taken.
+fn is_same(before: &Manifest, session: &Foreign, stamp: &str) -> bool {
+    let quiet_ms = before.taken_at.as_millis() - before.updated_at.as_millis();
+    let has_own_file = session.place.size_bytes.is_some();
+    before.stamp == stamp
+        || !has_own_file && before.updated_at == session.updated_at && quiet_ms >= SETTLED_AFTER_MS
+}
+
+/// Returns what tells an entry from others: its agent's id of it, or else what it says.
+fn key(entry: &Entry) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    match &entry.id {
+        Some(id) => hasher.hash_one(id),
+        None => {
+            hasher.hash_one(serde_json::to_string(&entry.body).expect("a message body has string keys only"))
+        }
+    }
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn flush_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Error {
+    let what = format!("{} cannot be written: {error}; the snapshots before it are whole", path.display());
+    Error::Unavailable(what)
+}

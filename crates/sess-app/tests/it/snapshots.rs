@@ -1,0 +1,357 @@
+//! Snapshots of other agents' sessions: what they keep, what they cost, and what harms them.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use sess_app::{ListSessions, Listing, ReadSession, SearchMessages, Signals, Snapshots, Transcript};
+use sess_readers::Homes;
+use tempfile::TempDir;
+
+use crate::world::World;
+
+const ALL: [&str; 11] = [
+    "amp",
+    "claude-code",
+    "codex",
+    "crush",
+    "cursor",
+    "docker-agent",
+    "gemini-cli",
+    "goose",
+    "openclaw",
+    "opencode",
+    "zed",
+];
+const LONG: &str = "claude:11111111-2222-4333-8444-555555555555";
+
+/// A machine that other agents were used on.
+struct Machine {
+    home: TempDir,
+    world: World,
+}
+
+impl Machine {
+    fn of(agents: &[&str]) -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        for agent in agents {
+            copy(
+                &Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes").join(agent),
+                home.path(),
+            );
+        }
+        let homes = Homes::new(home.path().to_owned(), [], Some(home.path().join("acme-api")));
+        Self { home, world: World::with(|settings| settings.homes = Some(homes)) }
+    }
+
+    /// A machine with one session of Claude Code, of this many messages.
+    fn with_long(messages: usize) -> Self {
+        let machine = Self::of(&[]);
+        fs::create_dir_all(machine.long().parent().expect("a directory")).expect("made");
+        fs::write(machine.long(), (1..=messages).map(line).collect::<String>()).expect("written");
+        machine
+    }
+
+    fn long(&self) -> PathBuf {
+        self.home.path().join(".claude/projects/-w/11111111-2222-4333-8444-555555555555.jsonl")
+    }
+
+    fn append(&self, messages: std::ops::RangeInclusive<usize>) {
+        let mut file = File::options().append(true).open(self.long()).expect("opened");
+        file.write_all(messages.map(line).collect::<String>().as_bytes()).expect("appended");
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.world.home().join("snapshots")
+    }
+
+    fn chunks(&self) -> Vec<PathBuf> {
+        let mut chunks: Vec<PathBuf> = fs::read_dir(self.dir().join("chunks"))
+            .expect("chunks")
+            .map(|entry| entry.expect("one").path())
+            .collect();
+        chunks.sort();
+        chunks
+    }
+
+    async fn take(&self) -> Snapshots {
+        self.world.app.take_snapshots(&self.world.owner(), None, |_, _| {}).await.expect("taken")
+    }
+
+    /// Deletes everything that the agents have, as they would.
+    fn delete_originals(&self) {
+        for entry in fs::read_dir(self.home.path()).expect("a home") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("deleted");
+        }
+    }
+
+    async fn list(&self) -> Listing {
+        let ask = ListSessions { limit: Some(100), include_archived: true, ..ListSessions::default() };
+        self.world.app.list_sessions(&self.world.owner(), &ask).await.expect("a list")
+    }
+
+    async fn read(&self, reference: &str) -> Transcript {
+        let ask = ReadSession {
+            session_id: reference.to_owned(),
+            max_bytes: Some(200_000),
+            ..ReadSession::default()
+        };
+        self.world.app.read_session(&self.world.owner(), &ask).await.expect(reference)
+    }
+
+    async fn find(&self, text: &str) -> Vec<String> {
+        let ask = SearchMessages { text: text.to_owned(), ..SearchMessages::default() };
+        let found = self.world.app.search(&self.world.owner(), &ask, |_, _| {}).await.expect("found");
+        found.hits.into_iter().map(|hit| format!("{} {} {}", hit.session.id, hit.seq, hit.snippet)).collect()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a sample") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a kind").is_dir() {
+            fs::create_dir_all(&target).expect("made");
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+/// One message as Claude Code writes it: about a kilobyte that nobody can compress to nothing.
+fn line(n: usize) -> String {
+    let noise: String = (0..60_u64)
+        .map(|k| format!("{:x}", (n as u64 * 977 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    let parent = if n == 1 { "null".to_owned() } else { format!("\"u{}\"", n - 1) };
+    format!(
+        "{{\"type\":\"user\",\"uuid\":\"u{n}\",\"parentUuid\":{parent},\"sessionId\":\"x\",\"cwd\":\"/w\",\
+         \"timestamp\":\"2026-11-10T{:02}:{:02}:{:02}Z\",\"message\":{{\"role\":\"user\",\"content\":\"message {n} {noise}\"}}}}\n",
+        n / 3600,
+        n / 60 % 60,
+        n % 60
+    )
+}
+
+/// Changes a byte in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    fs::write(path, bytes).expect("written");
+}
+
+#[tokio::test]
+async fn what_was_copied_is_listed_read_and_searched_when_the_originals_are_gone() {
+    let machine = Machine::of(&ALL);
+    let before = machine.list().await;
+    let mut texts = Vec::new();
+    for session in &before.sessions {
+        texts.push(machine.read(&session.id).await);
+    }
+    let hits = machine.find("the").await;
+    assert!(before.sessions.len() > 12 && hits.len() > 3, "{before:?} {hits:?}");
+    let taken = machine.take().await;
+    assert!(
+        taken.failed.is_empty() && taken.kept.is_empty() && taken.new > before.sessions.len() as u64,
+        "{taken:?}"
+    );
+    machine.delete_originals();
+    let after = machine.list().await;
+    assert_eq!(after, before);
+    for (session, text) in after.sessions.iter().zip(texts) {
+        // What could not be read of the original was not copied.
+        assert_eq!(machine.read(&session.id).await, Transcript { damaged: 0, ..text }, "{}", session.id);
+    }
+    assert_eq!(machine.find("the").await, hits);
+    // Nothing is left to copy, and nothing is lost by trying.
+    let again = machine.take().await;
+    assert_eq!((again.looked_at, again.left.snapshots), (0, taken.left.snapshots));
+    assert_eq!(machine.list().await, before);
+}
+
+#[tokio::test]
+async fn a_second_round_writes_nothing_and_everything_is_for_the_owner_alone() {
+    let machine = Machine::of(&ALL);
+    let first = machine.take().await;
+    assert!(first.written_bytes > 0);
+    let second = machine.take().await;
+    assert_eq!((second.new, second.grown, second.written_bytes), (0, 0, 0), "{second:?}");
+    assert_eq!(second.unchanged + second.empty, second.looked_at);
+    let mut dirs = vec![machine.dir()];
+    while let Some(dir) = dirs.pop() {
+        assert_eq!(
+            fs::metadata(&dir).expect("there").permissions().mode() & 0o777,
+            0o700,
+            "{}",
+            dir.display()
+        );
+        for entry in fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let mode = fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+                assert_eq!(mode, 0o600, "{}", path.display());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_grows_costs_its_new_end_and_a_fork_costs_what_it_adds() {
+    let machine = Machine::with_long(2_000);
+    let first = machine.take().await;
+    let before = machine.chunks();
+    assert!(before.len() > 3, "{before:?}");
+    machine.append(2_001..=2_001);
+    let second = machine.take().await;
+    assert_eq!((second.grown, second.unchanged), (1, 0));
+    let after = machine.chunks();
+    let shared = after.iter().filter(|chunk| before.contains(chunk)).count();
+    assert_eq!(shared, before.len() - 1, "the last chunk is another one, and the old one is swept");
+    assert!(second.written_bytes < first.written_bytes / 2, "{second:?} after {first:?}");
+    // Its agent copies what was said before a fork.
+    fs::copy(machine.long(), machine.long().with_file_name("22222222-2222-4333-8444-555555555555.jsonl"))
+        .expect("copied");
+    let third = machine.take().await;
+    assert_eq!((third.new, machine.chunks()), (1, after));
+}
+
+#[tokio::test]
+async fn an_original_that_lost_its_beginning_does_not_make_its_snapshot_smaller() {
+    let machine = Machine::with_long(1_000);
+    machine.take().await;
+    let rotated: String = (601..=1_010).map(line).collect();
+    fs::write(machine.long(), rotated).expect("rotated");
+    let taken = machine.take().await;
+    assert_eq!(taken.kept.len(), 1, "{taken:?}");
+    assert_eq!((taken.kept[0].id.as_str(), taken.kept[0].lost), (LONG, 600));
+    assert_eq!(machine.take().await.unchanged, 1, "it is told once");
+    // Cut off, with nothing new.
+    fs::write(machine.long(), (601..=700).map(line).collect::<String>()).expect("cut");
+    assert_eq!(machine.take().await.kept[0].lost, 910);
+    // Other words altogether, and fewer.
+    fs::write(machine.long(), line(5_000)).expect("replaced");
+    assert_eq!(machine.take().await.kept[0].lost, 1_010);
+    fs::remove_file(machine.long()).expect("deleted");
+    assert_eq!(machine.list().await.sessions[0].num_messages, 1_010);
+    for n in [1, 600, 1_000, 1_010] {
+        let ask = ReadSession {
+            session_id: LONG.to_owned(),
+            around: Some(n.to_string()),
+            ..ReadSession::default()
+        };
+        let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+        assert!(read.transcript.contains(&format!("message {n} ")), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_chunk_costs_itself_is_told_and_is_written_again() {
+    let machine = Machine::with_long(1_000);
+    machine.take().await;
+    let chunks = machine.chunks();
+    let original = fs::read(machine.long()).expect("read");
+    flip(&chunks[0]);
+    fs::remove_file(machine.long()).expect("deleted");
+    let read = machine.read(LONG).await;
+    assert!(
+        read.damaged > 0 && read.damaged + read.num_messages == 1_000,
+        "{} {}",
+        read.damaged,
+        read.num_messages
+    );
+    assert!(!machine.find("message").await.is_empty());
+    fs::write(machine.long(), original).expect("it is back");
+    machine.append(1_001..=1_001);
+    assert_eq!(machine.take().await.grown, 1);
+    fs::remove_file(machine.long()).expect("deleted");
+    let read = machine.read(LONG).await;
+    assert_eq!((read.damaged, read.num_messages), (0, 1_001));
+    fs::remove_file(&machine.chunks()[0]).expect("deleted");
+    assert!(machine.read(LONG).await.damaged > 0);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_swept_and_what_cannot_be_read_keeps_the_rest() {
+    let machine = Machine::with_long(10);
+    machine.take().await;
+    let before = machine.chunks();
+    let orphan = machine.dir().join("chunks").join(format!("{}.zst", "0".repeat(64)));
+    let half = [machine.dir().join("chunks/.new-abc"), machine.dir().join("claude/.new-abc")];
+    for path in half.iter().chain([&orphan]) {
+        fs::write(path, "half").expect("written");
+    }
+    machine.take().await;
+    assert_eq!(machine.chunks(), before);
+    assert!(!half[1].exists());
+    // A manifest that says nothing any more: nobody knows which chunks are its own.
+    let bad = [
+        ("bad-1", "{".to_owned()),
+        ("bad-2", fs::read_to_string(machine.dir().join("claude").join(format!("{}.json", &LONG[7..]))).expect("read")),
+        ("bad-3", r#"{"version": 2}"#.to_owned()),
+        (
+            "bad-4",
+            r#"{"version":1,"source":"claude","id":"bad-4","title":"","updatedAt":1,"numMessages":1,"stamp":"","takenAt":1,
+               "chunks":[{"sha256":"../../../../etc/hostname","numEntries":1,"sizeBytes":1}]}"#
+                .to_owned(),
+        ),
+    ];
+    for (id, text) in &bad {
+        fs::write(machine.dir().join("claude").join(format!("{id}.json")), text).expect("written");
+    }
+    fs::write(&orphan, "half").expect("written");
+    let taken = machine.take().await;
+    assert_eq!((taken.left.unreadable, orphan.exists()), (4, true));
+    machine.delete_originals();
+    assert_eq!(machine.list().await.sessions.len(), 1, "the rest is listed");
+    let rows = machine.world.app.snapshots(&machine.world.owner()).await.expect("rows");
+    assert_eq!((rows.snapshots.len(), rows.problems.len()), (1, 4), "{rows:?}");
+    assert!(rows.snapshots[0].is_original_gone);
+    for (id, _) in &bad {
+        machine.world.app.forget_snapshot(&machine.world.owner(), &format!("claude:{id}")).await.expect(id);
+    }
+    assert_eq!(machine.chunks(), before, "now the orphan is gone");
+}
+
+#[tokio::test]
+async fn forgetting_takes_sub_agents_and_all_bytes_along() {
+    let machine = Machine::of(&["claude-code"]);
+    machine.take().await;
+    let owner = machine.world.owner();
+    let forget = |reference: &'static str| machine.world.app.forget_snapshot(&owner, reference);
+    let missing = forget("claude:nothing-like-it").await.expect_err("none").to_string();
+    assert!(missing.starts_with("there is no snapshot of"), "{missing}");
+    assert!(forget("-1").await.is_err());
+    let forgotten = forget("5b0c1f62").await.expect("forgotten");
+    assert!(forgotten.len() > 1, "{forgotten:?}");
+    let rows = machine.world.app.snapshots(&owner).await.expect("rows");
+    assert!(rows.snapshots.iter().all(|row| !forgotten.contains(&row.id)));
+    assert_eq!(machine.chunks().is_empty(), rows.snapshots.is_empty());
+}
+
+#[tokio::test]
+async fn one_at_a_time_and_only_the_owner() {
+    let machine = Machine::with_long(3);
+    let agent = machine.world.app.cli_caller(&Signals {
+        env: vec![("CLAUDE_CODE_SESSION_ID".to_owned(), "c1".to_owned())],
+        ..Signals::default()
+    });
+    let app = &machine.world.app;
+    let refused = app.take_snapshots(&agent, None, |_, _| {}).await.expect_err("refused").to_string();
+    assert_eq!(refused, "only the owner may take snapshots of sessions");
+    assert!(app.snapshots(&agent).await.is_err() && app.forget_snapshot(&agent, LONG).await.is_err());
+    assert!(!machine.dir().exists());
+    machine.take().await;
+    let lock = File::open(machine.dir().join(".lock")).expect("a lock");
+    lock.lock().expect("taken");
+    let busy =
+        app.take_snapshots(&machine.world.owner(), None, |_, _| {}).await.expect_err("busy").to_string();
+    assert!(busy.starts_with("another `sess snapshot` is at work"), "{busy}");
+}

@@ -1,0 +1,192 @@
+//! Which agents delete sessions by themselves, and when, as their own settings say.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sess_core::{Source, Timestamp};
+
+use crate::{Foreign, Homes, files};
+
+const DAY_MS: i64 = 86_400_000;
+/// What Claude Code, Gemini CLI and OpenClaw do when nobody says otherwise.
+const USUAL_DAYS: i64 = 30;
+
+/// An agent's way to delete sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// How old a session gets.
+    pub after_ms: i64,
+    pub age: Age,
+    /// The setting that says so, the file it stands in, and what it is there; none when it is not.
+    pub setting: &'static str,
+    pub file: PathBuf,
+    pub value: Option<String>,
+    /// What to write there so that sessions stay.
+    pub remedy: &'static str,
+    /// Why the file could not be read: then the agent's usual value is assumed.
+    pub problem: Option<String>,
+}
+
+/// What a session's age is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// The last change of its file.
+    File,
+    /// When something was last said in it.
+    Use,
+}
+
+impl Sweep {
+    /// Returns when a session may be deleted.
+    pub fn due_at(&self, session: &Foreign) -> Timestamp {
+        let from = match self.age {
+            Age::File => session.changed_at().unwrap_or(session.updated_at),
+            Age::Use => session.updated_at,
+        };
+        Timestamp::from_millis_clamped(from.as_millis().saturating_add(self.after_ms))
+    }
+}
+
+/// Returns how an agent deletes sessions; nothing when it deletes none by itself, as far as is known.
+pub fn sweep(homes: &Homes, source: Source) -> Option<Sweep> {
+    match source {
+        Source::Claude => {
+            let settings = Settings::read(homes.claude().join("settings.json"));
+            let days = settings.get("/cleanupPeriodDays").and_then(Value::as_f64);
+            let after_ms = days.filter(|days| *days >= 0.0).map(|days| (days * DAY_MS as f64) as i64);
+            Some(settings.sweep(after_ms, Age::File, "cleanupPeriodDays", "\"cleanupPeriodDays\": 36500"))
+        }
+        Source::Gemini => {
+            let settings = Settings::read(homes.gemini().join("settings.json"));
+            let retention = "/general/sessionRetention";
+            if settings.get(&format!("{retention}/enabled")).and_then(Value::as_bool) == Some(false) {
+                return None;
+            }
+            let after_ms = settings.get(&format!("{retention}/maxAge")).and_then(duration_ms);
+            let remedy = "\"general\": {\"sessionRetention\": {\"enabled\": false}}";
+            Some(settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy))
+        }
+        Source::Openclaw => {
+            let settings = Settings::read(homes.openclaw().join("openclaw.json"));
+            let maintenance = "/session/maintenance";
+            if settings.get(&format!("{maintenance}/mode")).and_then(Value::as_str) == Some("warn") {
+                return None;
+            }
+            let after_ms = settings.get(&format!("{maintenance}/pruneAfter")).and_then(duration_ms);
+            let remedy = "\"session\": {\"maintenance\": {\"mode\": \"warn\"}}";
+            Some(settings.sweep(after_ms, Age::Use, "session.maintenance.pruneAfter", remedy))
+        }
+        Source::Native
+        | Source::Codex
+        | Source::Opencode
+        | Source::Goose
+        | Source::DockerAgent
+        | Source::Cursor
+        | Source::Zed
+        | Source::Crush
+        | Source::Amp
+        | Source::Qwen
+        | Source::Copilot => None,
+    }
+}
+
+/// An agent's settings, as far as they can be read.
+struct Settings {
+    file: PathBuf,
+    value: Value,
+    problem: Option<String>,
+}
+
+impl Settings {
+    fn read(file: PathBuf) -> Self {
+        if !file.exists() {
+            return Self { file, value: Value::Null, problem: None };
+        }
+        let read = files::document(&file).map_err(|error| error.to_string());
+        match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
+            Ok(value) => Self { file, value, problem: None },
+            Err(problem) => Self { file, value: Value::Null, problem: Some(problem) },
+        }
+    }
+
+    fn get(&self, pointer: &str) -> Option<&Value> {
+        self.value.pointer(pointer)
+    }
+
+    fn sweep(self, after_ms: Option<i64>, age: Age, setting: &'static str, remedy: &'static str) -> Sweep {
+        let pointer = format!("/{}", setting.replace('.', "/"));
+        let value = self.get(&pointer).filter(|_| after_ms.is_some()).map(|value| match value {
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        });
+        let after_ms = after_ms.unwrap_or(USUAL_DAYS * DAY_MS);
+        Sweep { after_ms, age, setting, value, remedy, problem: self.problem, file: self.file }
+    }
+}
+
+/// Reads how long something lasts, as `36h`, `30d`, `2w`, `6m`, or a number of days.
+fn duration_ms(value: &Value) -> Option<i64> {
+    let text = match value {
+        Value::String(text) => text.trim(),
+        Value::Number(days) => return days.as_i64()?.checked_mul(DAY_MS),
+        _ => return None,
+    };
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit_ms = match &text[digits.len()..] {
+        "h" => DAY_MS / 24,
+        "" | "d" => DAY_MS,
+        "w" => 7 * DAY_MS,
+        "m" => 30 * DAY_MS,
+        _ => return None,
+    };
+    digits.parse::<i64>().ok()?.checked_mul(unit_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Says what is made of a settings file: `days, value`, or nothing.
+    #[track_caller]
+    fn check(source: Source, file: &str, settings: &str, said: &str) {
+        let home = tempfile::tempdir().expect("a home");
+        let path = home.path().join(file);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, settings).expect("written");
+        let found = sweep(&Homes::at(home.path()), source);
+        let told = found.map(|sweep| {
+            assert_eq!(sweep.file, path);
+            let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
+            let value = sweep.value.unwrap_or_else(|| "-".to_owned());
+            format!("{} h, {value}{problem}", sweep.after_ms / 3_600_000)
+        });
+        assert_eq!(told.unwrap_or_default(), said, "{settings}");
+    }
+
+    #[test]
+    fn what_a_user_set_counts_and_otherwise_what_is_usual() {
+        let claude =
+            |settings: &str, said: &str| check(Source::Claude, ".claude/settings.json", settings, said);
+        claude("{}", "720 h, -");
+        claude(r#"{"cleanupPeriodDays": 7}"#, "168 h, 7");
+        claude(r#"{"cleanupPeriodDays": 0}"#, "0 h, 0");
+        claude(r#"{"cleanupPeriodDays": "soon"}"#, "720 h, -");
+        claude(r#"{"cleanupPeriodDays": 9999999999}"#, "239999999976 h, 9999999999");
+        claude("{", "720 h, -, unreadable");
+        let gemini =
+            |settings: &str, said: &str| check(Source::Gemini, ".gemini/settings.json", settings, said);
+        gemini("{}", "720 h, -");
+        gemini(r#"{"general": {"sessionRetention": {"enabled": false}}}"#, "");
+        gemini(r#"{"general": {"sessionRetention": {"maxAge": "2w"}}}"#, "336 h, 2w");
+        gemini(r#"{"general": {"sessionRetention": {"maxAge": "36h"}}}"#, "36 h, 36h");
+        gemini(r#"{"general": {"sessionRetention": {"maxAge": "ever"}}}"#, "720 h, -");
+        let openclaw =
+            |settings: &str, said: &str| check(Source::Openclaw, ".openclaw/openclaw.json", settings, said);
+        openclaw(r#"{"session": {"maintenance": {"pruneAfter": "14d"}}}"#, "336 h, 14d");
+        openclaw(r#"{"session": {"maintenance": {"mode": "warn"}}}"#, "");
+        openclaw("{session: {}}", "720 h, -, unreadable");
+        check(Source::Codex, ".codex/config.toml", "", "");
+    }
+}

@@ -1,0 +1,230 @@
+//! What has to happen to a host's files, decided before anything is written.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+
+use super::{
+    document::{Entry, Format, Found, Refusal},
+    files,
+    host::{Need, What},
+    record::{Put, Record, Written},
+};
+
+/// What becomes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It was not there.
+    Created,
+    /// Something was put into it.
+    Changed,
+    /// It has what it needs.
+    Unchanged,
+    /// Somebody else's words are in the place of ours.
+    LeftAlone,
+    /// It says again what it said before.
+    Restored,
+    /// What was put into it was taken out, and what others changed since stayed.
+    TakenOut,
+    /// It was made by us, and is gone.
+    Removed,
+}
+
+/// One file, as it is and as it will be.
+pub struct Change {
+    /// The file itself, where symbolic links lead.
+    pub path: PathBuf,
+    pub action: Action,
+    /// What a person should know about it.
+    pub note: Option<String>,
+    pub before: Option<Vec<u8>>,
+    /// Nothing if the file goes.
+    pub after: Option<Vec<u8>>,
+    /// What the record says of it from then on.
+    pub record: Option<Written>,
+}
+
+impl Change {
+    fn none(path: PathBuf, bytes: Option<Vec<u8>>, action: Action, record: Option<Written>) -> Self {
+        Self { path, action, note: None, before: bytes.clone(), after: bytes, record }
+    }
+
+    fn left_alone(path: PathBuf, bytes: Option<Vec<u8>>, note: &str) -> Self {
+        let note = format!("{} {note}", path.display());
+        Self { note: Some(note), ..Self::none(path, bytes, Action::LeftAlone, None) }
+    }
+
+    /// Carries it out.
+    pub fn apply(&self) -> anyhow::Result<()> {
+        match &self.after {
+            _ if self.before == self.after => Ok(()),
+            Some(after) => files::replace(&self.path, self.before.as_deref(), after),
+            None => files::remove(&self.path, self.before.as_deref()),
+        }
+    }
+}
+
+/// Decides how a file gets what it needs.
+pub fn install(need: &Need, record: &Record) -> anyhow::Result<Change> {
+    let path = files::target(&need.path)?;
+    let now = files::read(&path)?;
+    let written = record.file(&path);
+    let change = match &need.what {
+        What::Entries(format, entries) => put_entries(path, now, written, *format, entries),
+        What::Whole(text) => put_whole(path, now, written, text),
+    }?;
+    if change.before != change.after {
+        files::check_writable(&change.path)?;
+    }
+    Ok(change)
+}
+
+fn put_whole(
+    path: PathBuf,
+    now: Option<Vec<u8>>,
+    written: Option<&Written>,
+    text: &str,
+) -> anyhow::Result<Change> {
+    let is_ours = written.zip(now.as_deref()).is_some_and(|(written, now)| written.is_as_left(now));
+    if now.is_some() && !is_ours {
+        return Ok(Change::left_alone(
+            path,
+            now,
+            "is somebody else's, or was changed since; it is left alone",
+        ));
+    }
+    let record = Written::new(path.clone(), None, text.as_bytes());
+    if now.as_deref() == Some(text.as_bytes()) {
+        return Ok(Change::none(path, now, Action::Unchanged, Some(record)));
+    }
+    let action = if now.is_some() { Action::Changed } else { Action::Created };
+    let after = Some(text.as_bytes().to_owned());
+    Ok(Change { path, action, note: None, before: now, after, record: Some(record) })
+}
+
+fn put_entries(
+    path: PathBuf,
+    now: Option<Vec<u8>>,
+    written: Option<&Written>,
+    format: Format,
+    entries: &[Entry],
+) -> anyhow::Result<Change> {
+    let refused = |refusal: Refusal| anyhow!("{} is left alone: {refusal}", path.display());
+    let text_now = text(&path, now.as_deref())?;
+    let is_recorded = |entry: &Entry| {
+        written.is_some_and(|written| written.entries.iter().any(|put| put.entry() == *entry))
+    };
+    let mut is_there = written.is_some_and(|written| written.entries.len() == entries.len());
+    for entry in entries {
+        is_there &= is_recorded(entry) && format.find(text_now, entry).map_err(refused)? == Found::Same;
+    }
+    if is_there {
+        let record = written.cloned();
+        return Ok(Change::none(path, now, Action::Unchanged, record));
+    }
+    // What an earlier install wrote gives way to what is needed now.
+    let base = match (written, &now) {
+        (Some(written), Some(bytes)) => {
+            let (base, _) = taken_out(written, bytes)?;
+            base
+        }
+        _ => now.clone(),
+    };
+    let mut after = text(&path, base.as_deref())?.to_owned();
+    let (mut puts, mut foreign) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match format.find(&after, entry).map_err(refused)? {
+            Found::Nothing => {
+                let made;
+                (after, made) = format.insert(&after, entry).map_err(refused)?;
+                puts.push(Put::new(entry, made));
+            }
+            Found::Same | Found::Other => foreign.push(entry.path.join(".")),
+        }
+    }
+    let note = (!foreign.is_empty()).then(|| {
+        let (path, places) = (path.display(), foreign.join(" and "));
+        format!("{path} has an entry of somebody else's in {places}; it is left alone")
+    });
+    if puts.is_empty() {
+        let action = Action::LeftAlone;
+        return Ok(Change { note, ..Change::none(path, now, action, None) });
+    }
+    let after = after.into_bytes();
+    let record = Written::new(path.clone(), base.as_deref(), &after).with_entries(format, puts);
+    let action = match &now {
+        None => Action::Created,
+        Some(now) if *now == after => Action::Unchanged,
+        Some(_) => Action::Changed,
+    };
+    Ok(Change { path, action, note, before: now, after: Some(after), record: Some(record) })
+}
+
+/// Decides how what was written to a file is taken back.
+pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
+    let path = written.path.clone();
+    let now = files::read(&path)?;
+    let Some(bytes) = &now else {
+        let note = Some(format!("{} is not there any more", path.display()));
+        return Ok(Change { note, ..Change::none(path, now, Action::Unchanged, None) });
+    };
+    if written.before()?.as_ref() == Some(bytes) {
+        return Ok(Change::none(path, now, Action::Unchanged, None));
+    }
+    let (after, lost) = taken_out(written, bytes)?;
+    if after == now {
+        let note = "was changed since in what was written there; it is left alone";
+        return Ok(Change::left_alone(path, now, note));
+    }
+    files::check_writable(&path)?;
+    let action = match &after {
+        None => Action::Removed,
+        Some(_) if written.is_as_left(bytes) => Action::Restored,
+        Some(_) => Action::TakenOut,
+    };
+    let note =
+        (lost > 0).then(|| format!("{} was changed since; a part of it is left alone", path.display()));
+    Ok(Change { path, action, note, before: now, after, record: None })
+}
+
+/// Returns what a file says without what was written to it, and how much of that could not be found.
+fn taken_out(written: &Written, now: &[u8]) -> anyhow::Result<(Option<Vec<u8>>, usize)> {
+    let before = written.before()?;
+    if written.is_as_left(now) {
+        return Ok((before, 0));
+    }
+    let Some(format) = written.format else { return Ok((Some(now.to_owned()), 1)) };
+    let mut rest = text(&written.path, Some(now))?.to_owned();
+    let mut lost = 0;
+    // The last that came is the first to go: its containers may be inside another's.
+    for put in written.entries.iter().rev() {
+        match format.find(&rest, &put.entry()) {
+            Ok(Found::Same) => match format.remove(&rest, &put.entry(), put.made) {
+                Ok(without) => rest = without,
+                Err(_) => lost += 1,
+            },
+            Ok(Found::Nothing | Found::Other) | Err(_) => lost += 1,
+        }
+    }
+    let is_left_over = before.is_none() && lost == 0 && format.is_empty(&rest);
+    Ok(((!is_left_over).then(|| rest.into_bytes()), lost))
+}
+
+/// Returns the directories that have to be made for these changes, the outermost first.
+pub fn missing_dirs(changes: &[Change]) -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for change in changes.iter().filter(|change| change.after.is_some()) {
+        for dir in files::missing_dirs(&change.path) {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+    }
+    dirs
+}
+
+fn text<'a>(path: &Path, bytes: Option<&'a [u8]>) -> anyhow::Result<&'a str> {
+    let text = std::str::from_utf8(bytes.unwrap_or_default());
+    text.with_context(|| format!("{} is left alone: it is not UTF-8 text; mend it first", path.display()))
+}

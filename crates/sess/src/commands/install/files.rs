@@ -1,0 +1,111 @@
+//! Files of other programs: read whole, written as one step, through the symbolic links that lead to them.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+/// The largest configuration file that is edited.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Returns the file that a path means: where its symbolic links lead, so that these stay.
+pub fn target(path: &Path) -> anyhow::Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            let led = fs::canonicalize(path);
+            led.with_context(|| {
+                format!("{} is a symbolic link that leads nowhere: mend or remove it", path.display())
+            })
+        }
+        _ => Ok(path.to_owned()),
+    }
+}
+
+/// Reads a file; one that is not there is `None`.
+pub fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let failed = || format!("cannot read {}", path.display());
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(failed),
+    };
+    if !found.is_file() {
+        bail!("{} is not a file: move it away", path.display());
+    }
+    if found.len() > FILE_BYTES_MAX {
+        bail!("{} is larger than {FILE_BYTES_MAX} bytes: nothing is added to it", path.display());
+    }
+    Ok(Some(fs::read(path).with_context(failed)?))
+}
+
+/// Refuses a file that its owner made read-only: replacing it would go around that.
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let is_read_only = fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o200 == 0);
+    if is_read_only {
+        bail!(
+            "{} is read-only and stays as it is: `chmod u+w` it first, or edit it yourself",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Replaces what a file says if it still says `seen`, and keeps its mode and owner; a new one is 0600.
+pub fn replace(path: &Path, seen: Option<&[u8]>, bytes: &[u8]) -> anyhow::Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    let dir = path.parent().with_context(failed)?;
+    // A temporary file is 0600 from the start, whatever the umask.
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(failed)?;
+    file.write_all(bytes).with_context(failed)?;
+    if let Ok(found) = fs::metadata(path) {
+        let own = file.as_file().metadata().with_context(failed)?;
+        if (own.uid(), own.gid()) != (found.uid(), found.gid()) {
+            let (user, group) = (found.uid(), found.gid());
+            std::os::unix::fs::fchown(file.as_file(), Some(user), Some(group)).with_context(failed)?;
+        }
+        let mode = Permissions::from_mode(found.permissions().mode());
+        file.as_file().set_permissions(mode).with_context(failed)?;
+    }
+    file.as_file().sync_all().with_context(failed)?;
+    check_unchanged(path, seen)?;
+    file.persist(path).map_err(|error| error.error).with_context(failed)?;
+    sync_dir(dir).with_context(failed)
+}
+
+/// Removes a file that still says `seen`.
+pub fn remove(path: &Path, seen: Option<&[u8]>) -> anyhow::Result<()> {
+    let failed = || format!("cannot remove {}", path.display());
+    check_unchanged(path, seen)?;
+    fs::remove_file(path).with_context(failed)?;
+    sync_dir(path.parent().with_context(failed)?).with_context(failed)
+}
+
+/// Hosts write their files whenever they like; what they wrote meanwhile must not be lost.
+fn check_unchanged(path: &Path, seen: Option<&[u8]>) -> anyhow::Result<()> {
+    if read(path)?.as_deref() != seen {
+        bail!("{} was changed by another program just now: try again", path.display());
+    }
+    Ok(())
+}
+
+/// Returns the directories that are missing above a file, the outermost first.
+pub fn missing_dirs(path: &Path) -> Vec<PathBuf> {
+    let above = path.ancestors().skip(1).take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+    let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}
+
+/// Makes a directory and those above it, for its owner alone.
+pub fn make_dir(dir: &Path) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("cannot make the directory {}", dir.display()))
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    fs::File::open(dir)?.sync_all()
+}

@@ -1,0 +1,182 @@
+//! What `sess install` wrote, kept so that `sess uninstall` can take back exactly that.
+//!
+//! One file a host, `<data>/installed/<host>.json`. It is written before anything else is, so that an install that
+//! was cut short can be taken back, too.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    document::{Entry, Format},
+    files,
+};
+
+const DIR: &str = "installed";
+/// The name under which directories are kept; no host has it.
+const DIRS: &str = "directories";
+/// The version of the files. Fields are only ever added under one number.
+const VERSION: u32 = 1;
+
+/// What was written for one host.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    version: u32,
+    pub files: Vec<Written>,
+}
+
+/// The directories that were made: for all hosts together, because several may have files in one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Dirs {
+    version: u32,
+    made: Vec<PathBuf>,
+}
+
+/// One file that was written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Written {
+    pub path: PathBuf,
+    /// What it said before, in base64; it was not there if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    /// The SHA-256 of what it said then.
+    after: String,
+    /// How it is written; it is no document if not given, and the whole of it was put there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// What was put into the document.
+    pub entries: Vec<Put>,
+}
+
+/// One entry that was put into a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Put {
+    path: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    value: Value,
+    /// How many of its containers were made for it.
+    pub made: usize,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { version: VERSION, files: Vec::new() }
+    }
+}
+
+impl Record {
+    pub fn load(data: &Path, host: &str) -> anyhow::Result<Option<Self>> {
+        let path = path(data, host);
+        let record: Option<Self> = load(&path)?;
+        match record {
+            Some(record) if record.version > VERSION => {
+                bail!("{} was written by a newer sess: use that one", path.display())
+            }
+            record => Ok(record),
+        }
+    }
+
+    /// Keeps the record; one of nothing is removed.
+    pub fn save(&self, data: &Path, host: &str) -> anyhow::Result<()> {
+        save(data, &path(data, host), (!self.files.is_empty()).then_some(self))
+    }
+
+    pub fn file(&self, path: &Path) -> Option<&Written> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+impl Dirs {
+    pub fn load(data: &Path) -> anyhow::Result<Self> {
+        Ok(load(&path(data, DIRS))?.unwrap_or(Self { version: VERSION, made: Vec::new() }))
+    }
+
+    /// Keeps in mind that directories are about to be made.
+    pub fn add(mut self, data: &Path, missing: Vec<PathBuf>) -> anyhow::Result<()> {
+        self.made.extend(missing.into_iter().filter(|dir| !self.made.contains(dir)).collect::<Vec<_>>());
+        save(data, &path(data, DIRS), (!self.made.is_empty()).then_some(&self))
+    }
+
+    /// Removes the directories in which nothing is, and forgets the others when nothing is installed any more.
+    pub fn remove_empty(mut self, data: &Path, is_last: bool) -> anyhow::Result<()> {
+        self.made.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
+        self.made.retain(|dir| fs::remove_dir(dir).is_err() && dir.exists());
+        save(data, &path(data, DIRS), (!is_last && !self.made.is_empty()).then_some(&self))
+    }
+}
+
+impl Written {
+    pub fn new(path: PathBuf, before: Option<&[u8]>, after: &[u8]) -> Self {
+        let before = before.map(|bytes| STANDARD.encode(bytes));
+        Self { path, before, after: sha256(after), format: None, entries: Vec::new() }
+    }
+
+    /// Returns it as the record of entries in a document.
+    pub fn with_entries(self, format: Format, entries: Vec<Put>) -> Self {
+        Self { format: Some(format), entries, ..self }
+    }
+
+    /// Tells whether a file is as it was left.
+    pub fn is_as_left(&self, bytes: &[u8]) -> bool {
+        self.after == sha256(bytes)
+    }
+
+    /// Returns what the file said before it was written.
+    pub fn before(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(text) = &self.before else { return Ok(None) };
+        let bytes = STANDARD.decode(text);
+        Ok(Some(bytes.with_context(|| format!("the record of {} is damaged", self.path.display()))?))
+    }
+}
+
+impl Put {
+    pub fn new(entry: &Entry, made: usize) -> Self {
+        Self { path: entry.path.clone(), key: entry.key.clone(), value: entry.value.clone(), made }
+    }
+
+    pub fn entry(&self) -> Entry {
+        Entry { path: self.path.clone(), key: self.key.clone(), value: self.value.clone() }
+    }
+}
+
+/// Tells whether anything was installed for a host.
+pub fn has(data: &Path, host: &str) -> bool {
+    path(data, host).exists()
+}
+
+fn load<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
+    let failed = || format!("cannot read {}", path.display());
+    let Some(bytes) = files::read(path)? else { return Ok(None) };
+    Ok(Some(serde_json::from_slice(&bytes).with_context(failed)?))
+}
+
+fn save(data: &Path, path: &Path, value: Option<&impl Serialize>) -> anyhow::Result<()> {
+    let seen = files::read(path)?;
+    let Some(value) = value else {
+        return if seen.is_some() { files::remove(path, seen.as_deref()) } else { Ok(()) };
+    };
+    files::make_dir(&data.join(DIR))?;
+    let text =
+        serde_json::to_string_pretty(value).context("a path is not UTF-8 text and cannot be recorded")?;
+    files::replace(path, seen.as_deref(), (text + "\n").as_bytes())
+}
+
+fn path(data: &Path, host: &str) -> PathBuf {
+    data.join(DIR).join(format!("{host}.json"))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        let _infallible = write!(hex, "{byte:02x}");
+        hex
+    })
+}

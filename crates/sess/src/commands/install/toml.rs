@@ -1,0 +1,47 @@
+//! TOML text: an entry is a table of its own at the end of the file.
+
+use serde_json::Value;
+
+use super::document::{Entry, Refusal, line_break};
+
+pub fn parse(text: &str) -> Result<Option<Value>, String> {
+    let value: Value = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        format!("line {line}: {}", error.message())
+    })?;
+    Ok(Some(value))
+}
+
+pub fn insert(text: &str, entry: &Entry) -> Result<String, Refusal> {
+    let (Some(key), Value::Object(fields)) = (&entry.key, &entry.value) else { return Err(Refusal::Style) };
+    let newline = line_break(text);
+    let mut added = match text {
+        "" => String::new(),
+        _ if text.ends_with('\n') => newline.to_owned(),
+        _ => newline.repeat(2),
+    };
+    added += &format!("[{}.{key}]{newline}", entry.path.join("."));
+    for (name, value) in fields {
+        // Strings and lists of strings are written the same way as in JSON.
+        added += &format!("{name} = {value}{newline}");
+    }
+    Ok(format!("{text}{added}"))
+}
+
+/// Takes out the table of an entry, and the empty line above it.
+pub fn remove(text: &str, entry: &Entry) -> Option<String> {
+    let header = format!("[{}.{}]", entry.path.join("."), entry.key.as_ref()?);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_header = |line: &&str| {
+        let bare = line.split('#').next().unwrap_or_default();
+        bare.chars().filter(|c| !c.is_whitespace() && !"\"'".contains(*c)).eq(header.chars())
+    };
+    let first = lines.iter().position(is_header)?;
+    let body = lines[first + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
+    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let last = first + body.collect::<Vec<_>>().iter().rposition(|line| says(line)).map_or(0, |at| at + 1);
+    let is_parted = first > 0 && lines[first - 1].trim().is_empty();
+    let kept = lines[..first - usize::from(is_parted)].iter().chain(&lines[last + 1..]);
+    Some(kept.copied().collect())
+}

@@ -1,0 +1,135 @@
+//! `sess snapshot`: copies of other agents' sessions, for when their agents delete them.
+
+use std::collections::HashSet;
+
+use console::Style;
+use indicatif::HumanBytes;
+use serde_json::json;
+use sess_app::{SnapshotRow, Snapshots};
+use sess_core::{SessionId, Timestamp, reference::PREFIX_LEN_MIN, session::UnknownSource};
+
+use super::{Context, Progress, list::FULL_IDS_WIDTH};
+use crate::{
+    cli::{self, SnapshotCommand},
+    config::now,
+    output::{Output, Usage, ago, visible},
+};
+
+/// How many sessions that could not be copied are named.
+const NAMED_MAX: usize = 5;
+
+pub async fn run(context: &Context, output: &Output, args: cli::Snapshot) -> anyhow::Result<()> {
+    match args.command {
+        Some(SnapshotCommand::List) => return list(context, output).await,
+        Some(SnapshotCommand::Forget { reference }) => return forget(context, output, &reference).await,
+        None => {}
+    }
+    let source = args.source.map(|name| name.parse()).transpose();
+    let source = source.map_err(|error: UnknownSource| Usage(error.to_string()))?;
+    let progress = Progress::new("copying");
+    let told = move |done, all| progress.set(done, all);
+    let taken = context.app.take_snapshots(&context.caller, source, told).await?;
+    if output.json {
+        return output.data(&taken);
+    }
+    for kept in &taken.kept {
+        let entries = if kept.lost == 1 { "entry" } else { "entries" };
+        output.notice(&format!(
+            "{}: its original lacks {} {entries} that the snapshot keeps",
+            kept.id, kept.lost
+        ));
+    }
+    for failed in taken.failed.iter().take(NAMED_MAX) {
+        output.notice(&format!("{} was not copied: {}", failed.id, failed.reason));
+    }
+    if taken.failed.len() > NAMED_MAX {
+        output.notice(&format!("{} more were not copied; --json names all", taken.failed.len() - NAMED_MAX));
+    }
+    if taken.left.unreadable > 0 {
+        output.notice("a snapshot cannot be read, so nothing was swept; `sess snapshot list` names it");
+    }
+    output.line(&summary(&taken))
+}
+
+fn summary(taken: &Snapshots) -> String {
+    if taken.looked_at == 0 {
+        return "no sessions of other agents were found; nothing was copied".to_owned();
+    }
+    let grown = taken.grown + taken.kept.len() as u64;
+    format!(
+        "{} new, {grown} grown, {} unchanged; {} written, {} snapshots in {}",
+        taken.new,
+        taken.unchanged,
+        HumanBytes(taken.written_bytes),
+        taken.left.snapshots,
+        HumanBytes(taken.left.size_bytes)
+    )
+}
+
+async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
+    let rows = context.app.snapshots(&context.caller).await?;
+    if output.json {
+        return output.data(&rows);
+    }
+    for problem in &rows.problems {
+        output.notice(problem);
+    }
+    if rows.snapshots.is_empty() {
+        output.say("no snapshots; `sess snapshot` takes some");
+        return Ok(());
+    }
+    let now = now();
+    let since = |at: &str| Timestamp::parse_rfc3339(at).map(|at| ago(at, now)).unwrap_or_default();
+    // Sub-agents' are a part of their session.
+    let shown: Vec<_> = rows.snapshots.iter().filter(|row| row.parent.is_none()).collect();
+    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
+    let id_len = if is_narrow { telling_len(&shown) } else { usize::MAX };
+    let cells = shown.iter().map(|row| {
+        let title = if row.title.is_empty() { "(untitled)" } else { &row.title };
+        vec![
+            short(&row.id, id_len),
+            title.to_owned(),
+            row.num_messages.to_string(),
+            since(&row.updated_at),
+            since(&row.taken_at),
+            if row.is_original_gone { "gone" } else { "there" }.to_owned(),
+        ]
+    });
+    let cells: Vec<Vec<String>> = cells.collect();
+    let style = |row: usize, column: usize| match column {
+        5 if shown[row].is_original_gone => Style::new().yellow(),
+        _ => Style::new(),
+    };
+    let header = ["ID", "TITLE", "MESSAGES", "ACTIVE", "TAKEN", "ORIGINAL"];
+    for line in output.lines(&header, 1, &cells, &style) {
+        output.line(&line)?;
+    }
+    Ok(())
+}
+
+/// Returns how much of each native id tells these snapshots apart, and is taken as a reference.
+fn telling_len(rows: &[&SnapshotRow]) -> usize {
+    let is_telling = |len: &usize| {
+        let beginnings: HashSet<String> = rows.iter().map(|row| short(&row.id, *len)).collect();
+        beginnings.len() == rows.len()
+    };
+    (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
+}
+
+/// Cuts the native part of an id.
+fn short(id: &str, len: usize) -> String {
+    let (source, native) = id.split_once(':').unwrap_or_default();
+    format!("{source}:{}", native.chars().take(len).collect::<String>())
+}
+
+async fn forget(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {
+    let forgotten = context.app.forget_snapshot(&context.caller, reference).await?;
+    if output.json {
+        return output.data(&json!({ "forgotten": forgotten }));
+    }
+    for id in &forgotten {
+        output.line(&format!("forgot the snapshot of {}", visible(id)))?;
+    }
+    output.say("`sess snapshot` takes another one while its agent still has the session");
+    Ok(())
+}

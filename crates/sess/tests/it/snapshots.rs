@@ -1,0 +1,99 @@
+//! `sess snapshot`, and what `sess doctor` says of agents that delete their sessions.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::Value;
+
+use crate::world::World;
+
+const ID: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
+
+/// A world in which Claude Code was used; its newest file changed this many days ago.
+fn world(days: u64) -> World {
+    let world = World::new();
+    let project = world.path(".claude/projects/-w");
+    fs::create_dir_all(&project).expect("made");
+    let line = |uuid: &str, text: &str| {
+        format!(
+            "{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"parentUuid\":null,\"sessionId\":\"{ID}\",\"cwd\":\"/w\",\
+             \"timestamp\":\"2026-11-10T09:00:00Z\",\"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}}}\n"
+        )
+    };
+    fs::write(
+        project.join(format!("{ID}.jsonl")),
+        line("u1", "Rotate the key ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+    )
+    .expect("written");
+    age(&project.join(format!("{ID}.jsonl")), days);
+    world
+}
+
+#[expect(clippy::disallowed_methods, reason = "the age of a file is told by the clock")]
+fn age(path: &Path, days: u64) {
+    let at = SystemTime::now() - Duration::from_secs(days * 86_400);
+    File::options().write(true).open(path).and_then(|file| file.set_modified(at)).expect("touched");
+}
+
+fn check(world: &World, name: &str) -> Value {
+    let doctor = world.json(["doctor"]);
+    let checks = doctor["checks"].as_array().expect("checks");
+    checks.iter().find(|check| check["name"] == name).cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_session_that_was_copied_outlives_its_original() {
+    let world = world(1);
+    let said = world.run(["snapshot"]);
+    assert!(said.code == 0 && said.stdout.starts_with("1 new, 0 grown, 0 unchanged; "), "{said:?}");
+    assert!(world.ok(["snapshot"]).starts_with("0 new, 0 grown, 1 unchanged; 0 B written, 1 snapshots in "));
+    assert!(world.ok(["snapshot", "list"]).contains("there"));
+    fs::remove_dir_all(world.path(".claude")).expect("deleted");
+    let rows = world.json(["snapshot", "list"]);
+    assert_eq!(rows["snapshots"][0]["is_original_gone"], true, "{rows}");
+    assert_eq!(world.json(["list"])["sessions"][0]["id"], format!("claude:{ID}"));
+    // Masked on its way out, as everything.
+    let read = world.ok(["read", "5b0c1f62"]);
+    assert!(read.contains("Rotate the key") && !read.contains("ghp_16C7"), "{read}");
+    assert!(!world.ok(["list"]).contains("ghp_16C7") && !world.ok(["snapshot", "list"]).contains("ghp_16C7"));
+    assert!(world.ok(["search", "rotate"]).contains("Rotate the key"));
+    assert!(world.ok(["snapshot", "forget", ID]).contains(&format!("forgot the snapshot of claude:{ID}")));
+    world.fails(["read", "5b0c1f62"], 3, "not found");
+    world.fails(["snapshot", "forget", ID], 3, "there is no snapshot of");
+    world.fails(["snapshot", "--source", "nobody"], 2, "unknown source");
+}
+
+#[test]
+fn doctor_says_who_deletes_what_and_when_and_whether_a_snapshot_has_it() {
+    let world = world(25);
+    let said = check(&world, "claude");
+    let detail = said["detail"].as_str().expect("a detail");
+    assert_eq!(said["outcome"], "warning", "{said}");
+    for part in [
+        "1 session; it deletes those whose files did not change for 30 days (cleanupPeriodDays in ",
+        ".claude/settings.json is not set)",
+        "; 1 may go within 7 days, 1 without a snapshot: `sess snapshot` takes them",
+        "; to keep all, write \"cleanupPeriodDays\": 36500 there",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    world.ok(["snapshot"]);
+    let said = check(&world, "claude");
+    assert_eq!(said["outcome"], "ok");
+    assert!(
+        said["detail"].as_str().expect("a detail").contains("1 may go within 7 days, all with a snapshot")
+    );
+    world.write(".claude/settings.json", r#"{"cleanupPeriodDays": 36500}"#);
+    let said = check(&world, "claude").to_string();
+    assert!(
+        said.contains("for 36500 days") && said.contains("is 36500)") && !said.contains("may go"),
+        "{said}"
+    );
+    fs::remove_dir_all(world.path(".claude/projects")).expect("deleted");
+    assert!(check(&world, "claude").to_string().contains("0 sessions; "), "{said}");
+    assert!(check(&world, "claude").to_string().contains("1 more in snapshots alone"), "{said}");
+    assert_eq!(check(&world, "codex"), Value::Null, "it was not used here");
+}
