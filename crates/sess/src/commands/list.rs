@@ -91,8 +91,7 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
 /// Returns how much of each id tells these sessions apart, and is taken as a reference.
 fn telling_len(sessions: &[Listed]) -> usize {
     let is_telling = |len: &usize| {
-        let beginnings: HashSet<&str> =
-            sessions.iter().map(|session| beginning(&session.id, *len)).collect();
+        let beginnings: HashSet<&str> = sessions.iter().map(|session| beginning(&session.id, *len)).collect();
         beginnings.len() == sessions.len()
     };
     (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
