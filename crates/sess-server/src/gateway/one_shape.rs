@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use bytes::{Buf as _, Bytes};
 use sess_protocol::errors::ErrorType;
 use tokio::{
@@ -112,10 +112,13 @@ impl<'a> BareHead<'a> {
             status,
             StatusCode::BAD_REQUEST | StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
         );
-        // Every answer of the routes says what it is.
-        let is_ours = lines.contains(header::X_CONTENT_TYPE_OPTIONS.as_str());
-        let is_whole = !lines.contains("\r\n\r\n");
-        (is_automatic && !is_ours && is_whole).then_some(Self { at, status, lines })
+        // These lines and no others: an answer of the routes has more, and so has the end of a message
+        // that quotes such a head.
+        let is_bare = lines.split("\r\n").skip(1).all(|line| {
+            line == "content-length: 0" || line == "connection: close" || line.starts_with("date: ")
+        });
+        let is_empty = lines.contains("\r\ncontent-length: 0");
+        (is_automatic && is_bare && is_empty).then_some(Self { at, status, lines })
     }
 
     fn answer(&self) -> Vec<u8> {
@@ -188,5 +191,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for OneShape<S> {
         ready!(self.poll_answer(context))?;
         ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         self.poll_leave(context).map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bare_head_at_the_end_is_taken_for_one() {
+        let check = |bytes: &str, at: Option<usize>| {
+            assert_eq!(BareHead::find(bytes.as_bytes()).map(|head| head.at), at, "{bytes}");
+        };
+        let bare = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\ndate: now\r\n\r\n";
+        check(bare, Some(0));
+        let before = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        check(&format!("{before}{bare}"), Some(before.len()));
+        check(&bare.replace("400", "431"), Some(0));
+        check(&bare.replace("400", "404"), None);
+        check(&bare.replace("length: 0", "length: 7"), None);
+        // The last piece of an answer in pieces, about a message that quotes one.
+        check("1c\r\n\"it said HTTP/1.1 400 Bad\"}]}\r\n0\r\n\r\n", None);
+        check(
+            "HTTP/1.1 400 Bad Request\r\nx-content-type-options: nosniff\r\ncontent-length: 0\r\n\r\n",
+            None,
+        );
     }
 }
