@@ -22,6 +22,7 @@ impl World {
             configured: ConfigSource::fixed(Configured::default()),
             cwd: None,
             repo: None,
+            homes: None,
             host: "here".to_owned(),
             now: Timestamp::default,
             random: || 7,
