@@ -185,6 +185,10 @@ impl App {
         let around = ask.around.as_deref().map(str::trim).filter(|around| !around.is_empty());
         let session = match self.find(caller, &ask.session_id).await? {
             Found::Stored(session) => session,
+            // Its mail is stored, and found by ids that its file does not have.
+            Found::Foreign(_, Some(stored)) if around.is_some_and(|id| id.parse::<MessageId>().is_ok()) => {
+                stored
+            }
             Found::Foreign(foreign, stored) => {
                 let asked = foreign::Asked {
                     title: stored.map(|stored| stored.title).filter(|title| !title.is_empty()),

@@ -153,8 +153,6 @@ impl App {
             .filter(|foreign| reach.sources.is_empty() || reach.sources.contains(&foreign.source));
         let mut found: Vec<Found> = found.map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
         join(&*self.store()?, &mut found).await?;
-        // An import is as whole as its original, and the owner's own.
-        found.retain(|found| found.stored().is_none_or(|stored| stored.num_messages == 0));
         reach.except = found.iter().filter_map(Found::stored).map(|stored| stored.id.clone()).collect();
         let search = reach.search.as_deref().map(str::to_lowercase);
         found.retain(|found| {

@@ -325,11 +325,9 @@ impl App {
         }
         let kept = self.foreign_sessions(Some(session.source)).await?;
         Ok(match kept.into_iter().find(|foreign| foreign.id == session.id) {
-            // An import is as whole as its original, and the owner's own.
-            Some(foreign) if session.num_messages == 0 => {
-                Found::Foreign(Box::new(foreign), Some(Box::new(session)))
-            }
-            Some(_) | None => Found::Stored(Box::new(session)),
+            // Its own file is the session, whatever else was stored about it: an import, or its mail.
+            Some(foreign) => Found::Foreign(Box::new(foreign), Some(Box::new(session))),
+            None => Found::Stored(Box::new(session)),
         })
     }
 

@@ -215,6 +215,25 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
 }
 
 #[tokio::test]
+async fn mail_does_not_take_the_place_of_the_session_it_was_sent_to() {
+    let machine = Machine::of(&["claude-code"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let session = app.resolve(&owner, CLAUDE).await.expect("a row");
+    let mail = r#"{"role":"user","content":[{"type":"text","text":"mail for you"}]}"#;
+    machine.world.messages(&session, &[mail]).await;
+    let by_prefix = machine.read("5b0c1f62").await.expect("read");
+    for reference in ["-1", CLAUDE, &format!("claude:{CLAUDE}"), session.key.as_str()] {
+        assert_eq!(machine.read(reference).await.expect(reference), by_prefix, "{reference}");
+    }
+    assert!(by_prefix.transcript.contains("Write the fix"), "{}", by_prefix.transcript);
+    let hit = app.search(&owner, &words("mail for you"), |_, _| {}).await.expect("found").hits.remove(0);
+    let ask =
+        ReadSession { session_id: hit.session.id, around: Some(hit.message_id), ..ReadSession::default() };
+    let around = app.read_session(&owner, &ask).await.expect("what was found can be read");
+    assert!(around.transcript.contains("mail for you"), "{}", around.transcript);
+}
+
+#[tokio::test]
 async fn an_agent_that_sees_its_own_sees_no_other_agents_sessions() {
     let visibility =
         |settings: &mut sess_app::Settings| settings.context_visibility = ContextVisibility::Agent;
