@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::world::World;
 
 pub(crate) const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
+/// The agents of which there are samples.
 pub(crate) const ALL: [&str; 11] = [
     "amp",
     "claude-code",
@@ -69,7 +70,8 @@ impl Machine {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a sample home.
+pub(crate) fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a sample") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());

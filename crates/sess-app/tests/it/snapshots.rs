@@ -11,21 +11,11 @@ use sess_app::{ListSessions, Listing, ReadSession, SearchMessages, Signals, Snap
 use sess_readers::Homes;
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::{
+    foreign::{ALL, copy},
+    world::World,
+};
 
-const ALL: [&str; 11] = [
-    "amp",
-    "claude-code",
-    "codex",
-    "crush",
-    "cursor",
-    "docker-agent",
-    "gemini-cli",
-    "goose",
-    "openclaw",
-    "opencode",
-    "zed",
-];
 const LONG: &str = "claude:11111111-2222-4333-8444-555555555555";
 
 /// A machine that other agents were used on.
@@ -107,19 +97,6 @@ impl Machine {
         let ask = SearchMessages { text: text.to_owned(), ..SearchMessages::default() };
         let found = self.world.app.search(&self.world.owner(), &ask, |_, _| {}).await.expect("found");
         found.hits.into_iter().map(|hit| format!("{} {} {}", hit.session.id, hit.seq, hit.snippet)).collect()
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a sample") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a kind").is_dir() {
-            fs::create_dir_all(&target).expect("made");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
     }
 }
 
