@@ -35,7 +35,8 @@ pub struct PatchSession {
 impl App {
     /// Changes a session, all that is asked or nothing.
     pub async fn patch_session(&self, caller: &Caller, given: &str, patch: PatchSession) -> Result<Session> {
-        let kept = self.managed(caller, given, "change a session").await?;
+        may_manage(caller, "change a session")?;
+        let kept = self.find_kept(&self.outlook(caller).await?, given, Verb::Status).await?;
         let patches = self.patches(patch)?;
         let session = match kept {
             Kept::Ours(reached) => self.opened(*reached).await?,
@@ -51,7 +52,8 @@ impl App {
     /// A busy session is refused, and so is one that somebody has open: what they are in the middle of
     /// would go on where nobody looks.
     pub async fn reset_session(&self, caller: &Caller, given: &str) -> Result<Session> {
-        let reached = self.managed(caller, given, "start a session over").await?.stored()?;
+        may_manage(caller, "start a session over")?;
+        let reached = self.stored_one(&self.outlook(caller).await?, given, Verb::Status).await?;
         let key = reached.key.clone();
         let store = self.store()?;
         let newest = store.session_by_key(&key).await?;
@@ -79,7 +81,8 @@ impl App {
 
     /// Deletes a session for good, with every transcript that its key has led to.
     pub async fn delete_session(&self, caller: &Caller, given: &str) -> Result<()> {
-        let reached = self.managed(caller, given, "delete a session").await?.stored()?;
+        may_manage(caller, "delete a session")?;
+        let reached = self.stored_one(&self.outlook(caller).await?, given, Verb::Status).await?;
         if reached.key.kind() == SessionKind::Main {
             return Err(Error::Invalid(format!(
                 "{} is the main session of its agent and cannot be deleted; it can be started over",
@@ -97,11 +100,6 @@ impl App {
         }
         self.forget(&*store, &transcripts).await;
         Ok(())
-    }
-
-    async fn managed(&self, caller: &Caller, given: &str, what: &str) -> Result<Kept> {
-        may_manage(caller, what)?;
-        self.find_kept(&self.outlook(caller).await?, given, Verb::Status).await
     }
 
     /// Refuses a session in which something goes on, and says what to do about it.

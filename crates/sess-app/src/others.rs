@@ -38,19 +38,6 @@ pub(crate) enum Kept {
     Theirs(Box<Foreign>, Option<Box<Session>>),
 }
 
-impl Kept {
-    /// Returns what is stored of the session; one of which nothing is stored can only be read.
-    pub(crate) fn stored(self) -> Result<Reached> {
-        match self {
-            Self::Ours(reached) => Ok(*reached),
-            Self::Theirs(_, Some(session)) => {
-                Ok(Reached { key: session.key.clone(), session: Some(*session) })
-            }
-            Self::Theirs(foreign, None) => Err(read_only(&foreign)),
-        }
-    }
-}
-
 /// Where a place in a transcript leads.
 #[derive(Clone, Debug)]
 pub struct Led {
@@ -64,7 +51,11 @@ pub struct Led {
 impl App {
     /// Refuses what the caller may not do `verb` to, or does not see.
     pub async fn in_sight(&self, caller: &Caller, given: &str, verb: Verb) -> Result<()> {
-        self.find_kept(&self.outlook(caller).await?, given, verb).await.map(|_| ())
+        let outlook = self.outlook(caller).await?;
+        match self.reach_from(&outlook, given, verb).await {
+            Ok(_) => Ok(()),
+            Err(missing) => self.kept_elsewhere(&outlook, given, missing).await.map(|_| ()),
+        }
     }
 
     /// Returns where the transcript `id` leads, if the session that `given` names has it.
@@ -85,25 +76,40 @@ impl App {
 
     /// Finds the session that `given` names to this caller: a stored one, or one that another agent keeps.
     pub(crate) async fn find_kept(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Kept> {
-        let reached = self.reach_from(outlook, given, verb).await;
-        if !outlook.sees_others() {
-            return reached.map(|reached| Kept::Ours(Box::new(reached)));
-        }
-        match reached {
-            Ok(Reached { key, session: Some(session) }) => Ok(match self.with_files(session).await? {
-                Found::Stored(session) => Kept::Ours(Box::new(Reached { key, session: Some(*session) })),
-                Found::Foreign(foreign, stored) => Kept::Theirs(foreign, stored),
-            }),
-            Err(error) if error.kind() == Kind::NotFound => {
-                let Ok(given) = outlook.canonical(given.trim()) else { return Err(error) };
-                let kept = self.kept_elsewhere(&given).await?;
-                kept.map(|foreign| Kept::Theirs(Box::new(foreign), None)).ok_or(error)
+        match self.reach_from(outlook, given, verb).await {
+            Ok(Reached { key, session: Some(session) }) if outlook.sees_others() => {
+                Ok(match self.with_files(session).await? {
+                    Found::Stored(session) => Kept::Ours(Box::new(Reached { key, session: Some(*session) })),
+                    Found::Foreign(foreign, stored) => Kept::Theirs(foreign, stored),
+                })
             }
-            reached => reached.map(|reached| Kept::Ours(Box::new(reached))),
+            Ok(reached) => Ok(Kept::Ours(Box::new(reached))),
+            Err(missing) => {
+                let foreign = self.kept_elsewhere(outlook, given, missing).await?;
+                Ok(Kept::Theirs(Box::new(foreign), None))
+            }
         }
     }
 
-    async fn kept_elsewhere(&self, given: &Given) -> Result<Option<Foreign>> {
+    /// Finds what is stored of the session that `given` names, without a look at any file when it is there;
+    /// one of which nothing is stored can only be read.
+    pub(crate) async fn stored_one(&self, outlook: &Outlook, given: &str, verb: Verb) -> Result<Reached> {
+        match self.reach_from(outlook, given, verb).await {
+            Err(missing) => Err(read_only(&self.kept_elsewhere(outlook, given, missing).await?)),
+            reached => reached,
+        }
+    }
+
+    /// Finds a session that is `missing` here among those that other agents keep.
+    async fn kept_elsewhere(&self, outlook: &Outlook, given: &str, missing: Error) -> Result<Foreign> {
+        if missing.kind() != Kind::NotFound || !outlook.sees_others() {
+            return Err(missing);
+        }
+        let Ok(given) = outlook.canonical(given.trim()) else { return Err(missing) };
+        self.keeper_of(&given).await?.ok_or(missing)
+    }
+
+    async fn keeper_of(&self, given: &Given) -> Result<Option<Foreign>> {
         let source = match given {
             Given::Native(source, _) => Some(*source),
             Given::Id(_) => None,

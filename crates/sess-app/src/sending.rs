@@ -242,7 +242,7 @@ impl App {
 
     /// Finds the session that a message may go to now.
     pub(crate) async fn target(&self, outlook: &Outlook, to: &str) -> Result<NewSession> {
-        let reached = self.find_kept(outlook, to, Verb::Send).await?.stored()?;
+        let reached = self.stored_one(outlook, to, Verb::Send).await?;
         if outlook.own.as_ref().is_some_and(|own| own.key == reached.key) {
             return Err(Error::Invalid("sessions_send cannot target the calling session".to_owned()));
         }
