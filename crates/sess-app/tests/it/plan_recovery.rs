@@ -3,6 +3,7 @@
 use std::{
     fs,
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use serde_json::json;
@@ -194,6 +195,8 @@ async fn a_plan_outlives_its_process() {
 #[test]
 fn readers_see_the_old_plan_or_the_new_one_and_writers_do_not_lose_each_other() {
     const WRITES: usize = 20;
+    // Who reads without a pause leaves a busy machine no time for those who write.
+    const BETWEEN_READS: Duration = Duration::from_millis(1);
     let world = World::new();
     let plan = |writer: usize, n: usize| format!("{writer}-{n} ").repeat(5_000) + "end";
     let is_whole = |text: &str| {
@@ -230,6 +233,7 @@ fn readers_see_the_old_plan_or_the_new_one_and_writers_do_not_lose_each_other() 
             while !is_over.load(Ordering::Relaxed) {
                 let text = fs::read_to_string(world.plan_path("s")).expect("never nothing");
                 assert!(is_whole(&text), "{} bytes", text.len());
+                std::thread::sleep(BETWEEN_READS);
             }
         });
         scope.spawn(|| {
@@ -237,6 +241,7 @@ fn readers_see_the_old_plan_or_the_new_one_and_writers_do_not_lose_each_other() 
                 while !is_over.load(Ordering::Relaxed) {
                     let read = runtime.block_on(answer(app, &me(), "read_session_plan", json!({})));
                     assert!(!read.is_error && is_whole(&read.text), "{} bytes", read.text.len());
+                    std::thread::sleep(BETWEEN_READS);
                 }
             });
         });
