@@ -12,12 +12,11 @@ use sess_core::{
     SessionId, Source, Timestamp,
     message::{Body, Role},
     policy,
-    run::RunState,
 };
 use sess_readers::{Foreign, Live, Status};
-use sess_store::{SessionFilter, Store};
+use sess_store::SessionFilter;
 
-use crate::{App, Caller, Error, Result, context};
+use crate::{App, Caller, Error, Result, Waiting, context};
 
 /// Where the system tells of its processes.
 const SYSTEM: &str = "/proc";
@@ -27,8 +26,6 @@ const BUSY_FOR_MS: i64 = 5_000;
 const READ_SIZE_BYTES_MAX: u64 = 64 << 20;
 /// How many of our own sessions are looked at for the one that a process has open.
 const SEATS_LOOKED_AT: usize = 50;
-/// How many runs of a session are looked at for messages that wait.
-const RUNS_LOOKED_AT: usize = 1_000;
 /// How much of a last line is told, in characters.
 const LAST_LINE_CHARS_MAX: usize = 300;
 
@@ -75,6 +72,13 @@ pub enum LiveState {
 
 /// What was said last in sessions that were looked at, with what their files were like then.
 pub(crate) type LastLines = HashMap<(PathBuf, SessionId), (String, String)>;
+
+impl LiveAgent {
+    fn waits(&mut self, waiting: Waiting) {
+        self.unread = waiting.unread as u64;
+        self.plan = waiting.plan.map(|plan| plan.as_str());
+    }
+}
 
 impl App {
     /// Lists the agents that this user runs on this machine; who needs input comes first.
@@ -136,7 +140,7 @@ impl App {
             let store = self.store()?;
             let is_its = |session: &sess_core::session::Session| session.source == foreign.source;
             if store.session(&foreign.id).await?.is_some_and(|session| is_its(&session)) {
-                (agent.unread, agent.plan) = waiting(&*store, &foreign.id).await?;
+                agent.waits(self.waiting_for(&foreign.id).await?);
             }
         }
         Ok(agent)
@@ -161,7 +165,7 @@ impl App {
                 agent.state = LiveState::Busy;
             }
             if self.is_inside(scope, &session).await? {
-                (agent.unread, agent.plan) = waiting(&*store, &session.id).await?;
+                agent.waits(self.waiting_for(&session.id).await?);
                 agent.title = context::plain(&session.title);
                 let newest = store.messages(&session.id, sess_store::Span::Last, 1).await?;
                 let body = newest.messages.last().and_then(|message| message.parse().ok());
@@ -269,16 +273,6 @@ fn changed_at(foreign: &Foreign, all: &[Foreign]) -> Timestamp {
         return foreign.changed_at().unwrap_or_default().max(foreign.updated_at);
     }
     foreign.updated_at
-}
-
-/// Returns how many messages nobody has fetched yet, and how the plan stands.
-async fn waiting(store: &dyn Store, session: &SessionId) -> Result<(u64, Option<&'static str>)> {
-    let runs = store.runs(Some(session), RUNS_LOOKED_AT).await?;
-    let is_unread =
-        |run: &&sess_core::run::Run| run.state == RunState::Queued && run.handed_over_at.is_none();
-    let unread = runs.iter().filter(is_unread).count() as u64;
-    let plan = store.plan(session).await?.map(|plan| plan.state.as_str());
-    Ok((unread, plan))
 }
 
 /// Returns the last line that a message says, without secrets; tools are named.

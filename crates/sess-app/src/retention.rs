@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sess_core::{SessionId, Source, Timestamp};
 use sess_readers::{Foreign, Sweep, readers, snapshot::Manifest};
 
-use crate::{App, Result, context, snapshots};
+use crate::{App, Error, Result, context, snapshots};
 
 /// A session that may be deleted within this many days goes soon.
 pub const SOON_DAYS: i64 = 7;
@@ -35,15 +35,17 @@ impl App {
         let dir = snapshots::dir(self.home()?);
         let soon = Timestamp::from_millis_clamped(self.now().as_millis() + SOON_DAYS * 86_400_000);
         context::blocking(move || {
-            let found = sess_readers::snapshot::manifests(&dir).unwrap_or_default();
+            let found = sess_readers::snapshot::manifests(&dir);
+            let found = found.map_err(|error| Error::Unavailable(error.to_string()))?;
             let manifests: HashMap<(Source, SessionId), _> =
                 found.into_iter().map(|(source, id, path)| ((source, id), path)).collect();
             let is_saved = |session: &Foreign| {
                 let path = manifests.get(&(session.source, session.id.clone()));
-                path.and_then(|path| Manifest::load(path).ok()).is_some_and(|manifest| {
-                    session.stamp().is_ok_and(|stamp| manifest.stamp == stamp)
-                        || manifest.updated_at >= session.updated_at
-                })
+                let manifest = path.and_then(|path| Manifest::load(path).ok());
+                let stamp = session.stamp().ok();
+                manifest
+                    .zip(stamp)
+                    .is_some_and(|(manifest, stamp)| snapshots::keeper::is_same(&manifest, session, &stamp))
             };
             let mut all = Vec::new();
             for source in readers().map(sess_readers::Reader::source) {
@@ -61,8 +63,8 @@ impl App {
                 let (sessions, soon) = (live.len() as u64, due.len() as u64);
                 all.push(Retention { source, sessions, soon, unsaved, saved, sweep });
             }
-            all
+            Ok(all)
         })
-        .await
+        .await?
     }
 }

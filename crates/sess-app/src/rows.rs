@@ -96,10 +96,7 @@ impl App {
             agent,
             search: search.map(str::to_owned),
             sources: sources(&ask.sources)?,
-            cwd: match ask.scope {
-                Scope::All => None,
-                Scope::Repo => Some(self.repository_dir()?.to_owned()),
-            },
+            dirs: self.dirs(ask.scope)?,
             with_archived: ask.with_archived,
             except: Vec::new(),
         };
@@ -152,8 +149,7 @@ impl App {
             .into_iter()
             .filter(|foreign| reach.sources.is_empty() || reach.sources.contains(&foreign.source));
         let mut found: Vec<Found> = found.map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
-        join(&*self.store()?, &mut found).await?;
-        reach.except = found.iter().filter_map(Found::stored).map(|stored| stored.id.clone()).collect();
+        reach.except = join(&*self.store()?, &mut found).await?;
         let search = reach.search.as_deref().map(str::to_lowercase);
         found.retain(|found| {
             let Found::Foreign(foreign, stored) = found else { return false };

@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     fmt,
+    path::Path,
     str::FromStr,
     sync::{
         Arc,
@@ -12,9 +13,14 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sess_core::{SessionKey, Source, Timestamp, message::Role, policy, session::Session};
+use sess_core::{
+    SessionKey, Source, Timestamp,
+    message::{Body, Role},
+    policy,
+    session::Session,
+};
 use sess_readers::{Before, Foreign, Matcher};
-use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, Term};
+use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, StoredMessage, Term};
 
 use crate::{App, Caller, Error, ListSessions, Listed, Redaction, Result, Scope, context};
 
@@ -128,8 +134,14 @@ impl FromStr for Cursor {
 /// A hit, and how to go on after it.
 struct Placed {
     hit: SearchHit,
-    at: Timestamp,
+    /// Where it stands in the store, when it is our own.
     position: Option<Position>,
+}
+
+impl Placed {
+    fn at(&self) -> Timestamp {
+        self.hit.spot.at
+    }
 }
 
 impl App {
@@ -155,7 +167,8 @@ impl App {
         let redaction = context::allowed(caller, ask.redaction);
         let scope = self.visible(caller).await?;
         let matcher = Arc::new(matcher);
-        let seek = Seek { caller, ask, scope, matcher, cursor, limit, redaction };
+        let dirs = self.dirs(ask.scope)?;
+        let seek = Seek { caller, ask, scope, matcher, cursor, limit, redaction, dirs };
         // A cursor names the part that has more; the first search has none.
         let is_first = ask.before.is_none();
         let mut found = Vec::new();
@@ -173,7 +186,11 @@ impl App {
             is_cut |= is_more;
             found.extend(theirs);
         }
-        found.sort_by_key(|placed| Reverse(placed.at));
+        found.sort_by_key(|placed| Reverse(placed.at()));
+        // A session that was imported, and whose file is still there, says everything twice.
+        found.dedup_by(|b, a| {
+            a.at() == b.at() && a.hit.session.id == b.hit.session.id && a.hit.snippet == b.hit.snippet
+        });
         is_cut |= found.len() > limit;
         found.truncate(limit);
         Ok(Found {
@@ -188,28 +205,23 @@ impl App {
             query.agent = Some(agent.clone());
         }
         query.source = seek.ask.source;
-        let found = self.store()?.search(&query, seek.cursor.position, seek.limit).await?;
-        let mut hits = Vec::new();
-        for hit in found {
-            if self.is_inside(&seek.scope, &hit.session).await? && self.is_asked(seek, &hit.session)? {
-                let Ok(body) = hit.message.parse() else { continue };
-                let text = body.plain_text();
-                hits.push(Placed {
-                    hit: SearchHit {
-                        session: context::listed(&hit.session),
-                        message_id: hit.message.id.to_string(),
-                        seq: hit.message.seq,
-                        spot: Spot { key: hit.session.key.clone(), seq: hit.message.seq, at: body.timestamp },
-                        role: body.role,
-                        timestamp: body.timestamp.to_string(),
-                        snippet: seek.snippet(&text),
-                    },
-                    at: body.timestamp,
-                    position: Some(hit.message.position),
-                });
+        let store = self.store()?;
+        let (mut hits, mut before) = (Vec::new(), seek.cursor.position);
+        loop {
+            let found = store.search(&query, before, seek.limit).await?;
+            let is_last = found.len() < seek.limit;
+            before = found.last().map(|hit| hit.message.position);
+            for hit in found {
+                if self.is_sought(seek, &hit.session).await?
+                    && let Ok(body) = hit.message.parse()
+                {
+                    hits.push(seek.hit(&hit.session, &hit.message, &body));
+                }
+            }
+            if is_last || hits.len() >= seek.limit {
+                return Ok(hits);
             }
         }
-        Ok(hits)
     }
 
     /// Tries an expression on every message of the store, the newest sessions first.
@@ -227,11 +239,15 @@ impl App {
             // The newest last: they are taken from the end, with what is below each.
             let mut rest: Vec<Session> = sessions.into_iter().rev().collect();
             while let Some(session) = rest.pop() {
-                // Nothing in it, nor in any that follows, is newer than what was found.
-                if hits.len() >= seek.limit && hits.last().is_some_and(|last| last.at > session.updated_at) {
-                    return Ok(hits);
+                // Nothing in it is newer than what was found, nor in any that follows in the list.
+                if hits.len() >= seek.limit && hits.last().is_some_and(|last| last.at() > session.updated_at)
+                {
+                    match session.parent {
+                        None => return Ok(hits),
+                        Some(_) => continue,
+                    }
                 }
-                if !self.is_inside(&seek.scope, &session).await? || !self.is_asked(seek, &session)? {
+                if !self.is_sought(seek, &session).await? {
                     continue;
                 }
                 rest.extend(store.children(&session.key).await?);
@@ -242,18 +258,8 @@ impl App {
                     for message in &page.messages {
                         let is_older = seek.cursor.position.is_none_or(|before| message.position < before);
                         let Ok(body) = message.parse() else { continue };
-                        let text = body.plain_text();
-                        if is_older && seek.matcher.find(&text).is_some() {
-                            let hit = SearchHit {
-                                session: context::listed(&session),
-                                message_id: message.id.to_string(),
-                                seq: message.seq,
-                                spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
-                                role: body.role,
-                                timestamp: body.timestamp.to_string(),
-                                snippet: seek.snippet(&text),
-                            };
-                            hits.push(Placed { hit, at: body.timestamp, position: Some(message.position) });
+                        if is_older && seek.matcher.find(&body.plain_text()).is_some() {
+                            hits.push(seek.hit(&session, message, &body));
                         }
                     }
                     span = Span::Before(oldest);
@@ -297,16 +303,16 @@ impl App {
                 timestamp: hit.at.to_string(),
                 snippet: seek.snippet(&hit.text),
             };
-            hits.push(Placed { hit: placed, at: hit.at, position: None });
+            hits.push(Placed { hit: placed, position: None });
         }
         Ok((hits, found.is_cut))
     }
 
-    /// Tells whether a session is one of those that are to be searched.
-    fn is_asked(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
-        let Scope::Repo = seek.ask.scope else { return Ok(true) };
-        let dir = self.repository_dir()?;
-        Ok(session.cwd.as_deref().is_some_and(|cwd| std::path::Path::new(cwd).starts_with(dir)))
+    /// Tells whether a stored session is one of those that are to be searched.
+    async fn is_sought(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
+        let is_below = |cwd: &str| seek.dirs.iter().any(|dir| Path::new(cwd).starts_with(dir));
+        let is_there = seek.dirs.is_empty() || session.cwd.as_deref().is_some_and(is_below);
+        Ok(is_there && self.is_inside(&seek.scope, session).await?)
     }
 }
 
@@ -319,9 +325,24 @@ struct Seek<'a> {
     cursor: Cursor,
     limit: usize,
     redaction: Redaction,
+    /// The directories whose sessions are sought; all when empty.
+    dirs: Vec<String>,
 }
 
 impl Seek<'_> {
+    fn hit(&self, session: &Session, message: &StoredMessage, body: &Body) -> Placed {
+        let hit = SearchHit {
+            session: context::listed(session),
+            message_id: message.id.to_string(),
+            seq: message.seq,
+            spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
+            role: body.role,
+            timestamp: body.timestamp.to_string(),
+            snippet: self.snippet(&body.plain_text()),
+        };
+        Placed { hit, position: Some(message.position) }
+    }
+
     fn snippet(&self, text: &str) -> String {
         let (plain, _) = context::masked(text, self.redaction);
         // Masking moves what was found; where it hid it, the beginning is shown.
@@ -346,8 +367,8 @@ impl Drop for Stop {
 fn next(found: &[Placed], from: Cursor) -> Cursor {
     let position = found.iter().filter_map(|it| it.position).min();
     let theirs = found.iter().filter(|it| it.position.is_none());
-    let foreign = theirs.clone().map(|it| it.at).min().map(|at| {
-        let shown = theirs.filter(|it| it.at == at).count();
+    let foreign = theirs.clone().map(Placed::at).min().map(|at| {
+        let shown = theirs.filter(|it| it.at() == at).count();
         let before = from.foreign.filter(|before| before.at == at).map_or(0, |before| before.shown);
         Before { at, shown: shown + before }
     });

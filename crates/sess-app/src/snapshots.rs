@@ -3,7 +3,7 @@
 //! The owner asks for them; nothing is copied otherwise. Sessions of which only a snapshot is
 //! left are listed, read and searched as all others.
 
-mod keeper;
+pub(crate) mod keeper;
 
 use std::{
     collections::HashSet,

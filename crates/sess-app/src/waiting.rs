@@ -1,6 +1,7 @@
 //! What waits for a session: told when it begins, without opening anything on its behalf.
 
 use sess_core::{
+    SessionId,
     plan::State,
     run::{Run, RunState},
 };
@@ -26,10 +27,15 @@ impl App {
         if self.stored_session(&named.id).await?.is_none() {
             return Ok(Waiting::default());
         }
+        self.waiting_for(&named.id).await
+    }
+
+    /// Returns what waits for a stored session.
+    pub(crate) async fn waiting_for(&self, session: &SessionId) -> Result<Waiting> {
         let store = self.store()?;
-        let runs = store.runs(Some(&named.id), LOOKED_THROUGH_MAX).await?;
+        let runs = store.runs(Some(session), LOOKED_THROUGH_MAX).await?;
         let is_unread = |run: &&Run| run.state == RunState::Queued && run.handed_over_at.is_none();
-        let plan = store.plan(&named.id).await?.filter(|plan| !plan.swept);
+        let plan = store.plan(session).await?.filter(|plan| !plan.swept);
         Ok(Waiting { unread: runs.iter().filter(is_unread).count(), plan: plan.map(|plan| plan.state) })
     }
 }

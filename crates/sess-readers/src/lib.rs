@@ -38,7 +38,7 @@ pub use error::{Error, Result};
 pub use homes::Homes;
 pub use live::{Live, Status, live};
 pub use opencode::opencode_caller;
-pub use repository::{branch, common_dir};
+pub use repository::{branch, common_dir, worktrees};
 pub use retention::{Age, Sweep, sweep};
 pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
 pub use session::{Entry, Foreign, Place, Told};

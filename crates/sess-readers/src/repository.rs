@@ -26,6 +26,19 @@ pub fn common_dir(dir: &Path) -> Option<PathBuf> {
     })
 }
 
+/// Returns the work trees of the repository around a directory.
+pub fn worktrees(dir: &Path) -> Vec<PathBuf> {
+    let Some(common) = common_dir(dir) else { return Vec::new() };
+    let main = common.file_name().filter(|name| *name == ".git").and_then(|_| common.parent());
+    let own_parts = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let linked = own_parts.filter_map(|part| {
+        // It names the worktree's `.git`.
+        let git = fs::read_to_string(part.path().join("gitdir")).ok()?;
+        part.path().join(git.trim()).parent().map(Path::to_owned)
+    });
+    main.map(Path::to_owned).into_iter().chain(linked).collect()
+}
+
 /// Returns the branch that is checked out in the repository around a directory.
 pub fn branch(dir: &Path) -> Option<String> {
     let git = dir.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;

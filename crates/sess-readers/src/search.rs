@@ -217,8 +217,10 @@ pub fn search(
     order.sort_by_key(|place| Reverse(sessions[*place].updated_at));
     let size = |place: usize| sessions[place].place.size_bytes.unwrap_or(0);
     let all_bytes = order.iter().map(|place| size(*place)).sum();
-    let task =
-        Task { sessions, matcher, in_bytes: matcher.in_bytes(), before, limit, stop, hits: Mutex::default() };
+    // What was shown of the instant is found again, and must not take the place of what was not.
+    let most = limit + before.map_or(0, |before| before.shown);
+    let in_bytes = matcher.in_bytes();
+    let task = Task { sessions, matcher, in_bytes, before, limit: most, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {

@@ -598,8 +598,8 @@ pub struct Reach {
     pub search: Option<String>,
     /// Only sessions that come from these; from all when empty.
     pub sources: Vec<Source>,
-    /// Only sessions that ran in this directory or below it.
-    pub cwd: Option<String>,
+    /// Only sessions that ran in one of these directories or below it; in any when empty.
+    pub dirs: Vec<String>,
     /// Archived ones as well.
     pub with_archived: bool,
     /// None of these.
@@ -616,7 +616,7 @@ impl Reach {
             agent: None,
             search: None,
             sources: Vec::new(),
-            cwd: None,
+            dirs: Vec::new(),
             with_archived: false,
             except: Vec::new(),
         }
@@ -670,8 +670,8 @@ pub struct SessionFilter {
     pub source: Option<Source>,
     /// Only titles that contain this, in any case.
     pub title: Option<String>,
-    /// Only sessions that ran in this directory or below.
-    pub cwd: Option<String>,
+    /// Only sessions that ran in one of these directories or below it; in any when empty.
+    pub dirs: Vec<String>,
     pub archived: Archived,
     pub except: Vec<SessionId>,
 }

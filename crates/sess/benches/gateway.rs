@@ -120,11 +120,18 @@ struct Server {
     token: String,
 }
 
+/// The program on a machine where no other agent was used, whoever runs the benchmark.
+fn program(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sess"));
+    command.env("SESS_HOME", home).env("HOME", home).stderr(Stdio::null());
+    command
+}
+
 impl Server {
     fn ours(home: &Path) -> Self {
         let sess = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_sess"));
-            command.env("SESS_HOME", home).env("SESS_SESSION_MAX_QUEUE", "10000").stderr(Stdio::null());
+            let mut command = program(home);
+            command.env("SESS_SESSION_MAX_QUEUE", "10000");
             command
         };
         let mut server = Self::start(sess().args(["serve", "--listen", "127.0.0.1:0", "--json"]));
@@ -263,9 +270,7 @@ async fn starts() {
     drop((Server::ours(empty.path()), Server::ours(full.path())));
     let started = |home: &Path| {
         // The token is asked for by another process, whose time is not the gateway's.
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sess"));
-        command.env("SESS_HOME", home).stderr(Stdio::null());
-        Server::start(command.args(["serve", "--listen", "127.0.0.1:0", "--json"]))
+        Server::start(program(home).args(["serve", "--listen", "127.0.0.1:0", "--json"]))
     };
     let (mut bound, mut ours, mut stored, mut killed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let id: SessionId = "bench-000000".parse().expect("an id");

@@ -3,12 +3,7 @@
 //! One session is one row: what other agents keep in their files, and what the store knows
 //! of the same session (a star, a plan, a name of the owner's), are put together.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::ControlFlow,
-    path::Path,
-    sync::PoisonError,
-};
+use std::{collections::HashMap, ops::ControlFlow, path::Path, sync::PoisonError};
 
 use sess_core::{
     SessionId, Source, Timestamp,
@@ -18,7 +13,7 @@ use sess_core::{
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, common_dir};
+use sess_readers::{Foreign, common_dir, worktrees};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -143,28 +138,25 @@ impl App {
         if matches!(scope, policy::Scope::Tree(_) | policy::Scope::Nothing) {
             return Ok(Page { sessions: Vec::new(), total: 0 });
         }
-        let filter = self.filter(caller, ask, &scope).await?;
+        let mut filter = self.filter(caller, ask, &scope).await?;
         let fitting = self.foreign_that_fit(caller, ask, &scope, Children::LeftOut).await?;
         let mut found: Vec<Found> =
             fitting.into_iter().map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
+        if self.has_store() {
+            // What is in both is listed once.
+            filter.except.extend(join(&*self.store()?, &mut found).await?);
+        }
+        let query = ask.query.as_deref().map(str::to_lowercase);
+        found.retain(|found| {
+            (ask.include_archived || !found.is_archived())
+                && query.as_ref().is_none_or(|query| found.title().to_lowercase().contains(query))
+        });
         let mut total = found.len() as u64;
         if self.has_store() {
             let store = self.store()?;
-            let both = join(&*store, &mut found).await?;
-            // What is in both is counted once.
-            let twice = both.iter().filter(|session| is_counted(session, ask)).count() as u64;
-            if !ask.include_archived {
-                found.retain(|found| !found.is_archived());
-                total = found.len() as u64;
-            }
-            let stored = first_readable(&*store, &filter, limit.saturating_add(both.len())).await?;
-            let counted = store.count_sessions(&filter, most.saturating_add(twice)).await?;
-            total = total.saturating_add(counted).saturating_sub(twice);
-            let both: HashSet<&SessionId> = both.iter().map(|session| &session.id).collect();
-            let only_stored = stored.into_iter().filter(|session| !both.contains(&session.id));
-            let only_stored: Vec<Found> =
-                only_stored.map(|session| Found::Stored(Box::new(session))).collect();
-            found.extend(only_stored);
+            let stored = first_readable(&*store, &filter, limit).await?;
+            found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
+            total = total.saturating_add(store.count_sessions(&filter, most).await?);
         }
         found.sort_by(|a, b| {
             b.updated_at()
@@ -176,7 +168,8 @@ impl App {
         Ok(Page { sessions: found, total: total.min(most) })
     }
 
-    /// Returns other agents' sessions that the question is about and the caller may see.
+    /// Returns other agents' sessions that the question is about and the caller may see, whatever they are
+    /// called: the owner may have given them other names.
     pub(crate) async fn foreign_that_fit(
         &self,
         caller: &Caller,
@@ -189,15 +182,13 @@ impl App {
             return Ok(Vec::new());
         }
         let own = self.own_foreign(caller).await?;
-        let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
             (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
                 && !own.as_ref().is_some_and(|(source, id)| is_part_of(foreign, *source, id))
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
-                && query.as_ref().is_none_or(|query| foreign.title.to_lowercase().contains(query))
-                && repositories.has(foreign)
+                && repositories.has(foreign.cwd.as_deref())
         };
         let mut found = self.foreign_sessions(ask.source).await?;
         found.retain(fits);
@@ -398,22 +389,26 @@ impl App {
             policy::Scope::Agent(agent) => Some(agent.clone()),
             policy::Scope::All | policy::Scope::Tree(_) | policy::Scope::Nothing => None,
         };
-        let cwd = match ask.scope {
-            Scope::All => None,
-            Scope::Repo => Some(self.repository_dir()?.to_owned()),
-        };
         Ok(SessionFilter {
             agent,
             source: ask.source,
             title: ask.query.clone().filter(|query| !query.is_empty()),
-            cwd,
+            dirs: self.dirs(ask.scope)?,
             archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
             except: self.lineage(caller).await?.into_iter().map(|session| session.id).collect(),
         })
     }
 
+    /// Returns the directories whose sessions are asked for, with all work trees of the repository; none for all.
+    pub(crate) fn dirs(&self, scope: Scope) -> Result<Vec<String>> {
+        let Scope::Repo = scope else { return Ok(Vec::new()) };
+        let dir = self.repository_dir()?;
+        let trees = worktrees(Path::new(dir)).into_iter().filter_map(|tree| tree.to_str().map(str::to_owned));
+        Ok(std::iter::once(dir.to_owned()).chain(trees).collect())
+    }
+
     /// Returns the repository that the caller works in, or the directory when it is in none.
-    pub(crate) fn repository_dir(&self) -> Result<&str> {
+    fn repository_dir(&self) -> Result<&str> {
         let dir = self.settings().repo.as_deref().or(self.settings().cwd.as_deref());
         dir.ok_or_else(|| {
             Error::Invalid("scope \"repo\" needs a working directory, and there is none".to_owned())
@@ -500,10 +495,11 @@ impl Repositories {
         Ok(Self { wanted, known: HashMap::new() })
     }
 
-    fn has(&mut self, foreign: &Foreign) -> bool {
+    /// Tells whether what ran in a directory is asked for.
+    fn has(&mut self, cwd: Option<&str>) -> bool {
         let Some(wanted) = &self.wanted else { return true };
-        let Some(cwd) = &foreign.cwd else { return false };
-        *self.known.entry(cwd.clone()).or_insert_with(|| {
+        let Some(cwd) = cwd else { return false };
+        *self.known.entry(cwd.to_owned()).or_insert_with(|| {
             let cwd = Path::new(cwd);
             cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
         })
@@ -524,8 +520,8 @@ pub(crate) fn is_visible(scope: &policy::Scope, foreign: &Foreign) -> bool {
     }
 }
 
-/// Adds what is stored about other agents' sessions; returns those rows.
-pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<Session>> {
+/// Adds what is stored about other agents' sessions; returns of which something is.
+pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<SessionId>> {
     let mut by_source: HashMap<Source, Vec<SessionId>> = HashMap::new();
     for found in found.iter() {
         by_source.entry(found.source()).or_default().push(found.id().clone());
@@ -548,15 +544,7 @@ pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<S
             *stored = Some(Box::new(session.clone()));
         }
     }
-    Ok(both.into_values().collect())
-}
-
-/// Tells whether the store counts a session among those that are asked for.
-fn is_counted(session: &Session, ask: &ListSessions) -> bool {
-    let query = ask.query.as_deref().unwrap_or_default().to_lowercase();
-    session.parent.is_none()
-        && (ask.include_archived || session.archived_at.is_none())
-        && session.title.to_lowercase().contains(&query)
+    Ok(both.into_keys().collect())
 }
 
 /// Counts the messages of another agent's session; `None` when it cannot be read.

@@ -379,7 +379,7 @@ impl Cutter<'_> {
 }
 
 /// Tells whether nothing was said in a session since its snapshot was taken.
-fn is_same(before: &Manifest, session: &Foreign, stamp: &str) -> bool {
+pub(crate) fn is_same(before: &Manifest, session: &Foreign, stamp: &str) -> bool {
     let quiet_ms = before.taken_at.as_millis() - before.updated_at.as_millis();
     let has_own_file = session.place.size_bytes.is_some();
     before.stamp == stamp

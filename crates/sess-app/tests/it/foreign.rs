@@ -208,6 +208,14 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
     assert_eq!(rows.len(), 1, "{listing:?}");
     assert_eq!((rows[0].title.as_str(), rows[0].starred, rows[0].num_messages), ("keys", true, 8));
     assert_eq!(listing.total, 3);
+    // It goes by the owner's name for it.
+    for (query, total) in [("keys", 1), ("key rotation", 0)] {
+        let by_name = ListSessions { query: Some(query.to_owned()), ..ListSessions::default() };
+        let listing = machine.list(&by_name).await;
+        let named: Vec<_> = listing.sessions.iter().filter(|row| row.source == "claude").collect();
+        assert_eq!((named.len(), listing.total), (total, total as u64), "{query}: {listing:?}");
+        assert!(named.iter().all(|row| row.num_messages == 8), "{listing:?}");
+    }
     assert!(machine.read(CLAUDE).await.expect("read").transcript.contains("Write the fix"));
     app.archive(&owner, &session, true).await.expect("archived");
     let listing = machine.list(&ListSessions::default()).await;
@@ -307,14 +315,17 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     fs::write(root.join(".git/worktrees/w/commondir"), "../..").expect("written");
     let worktree = machine.home.path().join("elsewhere");
     fs::create_dir_all(&worktree).expect("made");
+    let gitdir = worktree.join(".git").display().to_string();
+    fs::write(root.join(".git/worktrees/w/gitdir"), gitdir + "\n").expect("written");
     fs::write(worktree.join(".git"), format!("gitdir: {}", root.join(".git/worktrees/w").display()))
         .expect("written");
     let other = machine.home.path().join("other");
     let projects = machine.home.path().join(".claude/projects/p");
     fs::create_dir_all(&projects).expect("made");
-    for (id, cwd) in [("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)] {
+    let dirs = [("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)];
+    for (id, cwd) in &dirs {
         let line = format!(
-            r#"{{"type":"user","uuid":"u","timestamp":"2026-11-10T09:00:00Z","cwd":"{}","message":{{"content":"hi"}}}}"#,
+            r#"{{"type":"user","uuid":"{id}","timestamp":"2026-11-10T09:00:00Z","cwd":"{}","message":{{"content":"hi"}}}}"#,
             cwd.display()
         );
         fs::write(projects.join(format!("{id}.jsonl")), line).expect("written");
@@ -323,9 +334,27 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
         settings.homes = Some(Homes::at(machine.home.path()));
         settings.repo = Some(root.to_string_lossy().into_owned());
     });
+    let at = ["2026-11-10T09:01:00Z", "2026-11-10T09:02:00Z", "2026-11-10T09:03:00Z"];
+    for ((id, cwd), at) in dirs.iter().zip(at) {
+        here.said(&format!("ours-{id} cwd={}", cwd.display()), "hi there", at).await;
+    }
+    let (app, owner) = (&here.app, here.owner());
+    // The newest is not of the repository, and does not take the place of one that is.
+    let ask = SearchMessages { scope: Scope::Repo, limit: Some(1), ..words("hi") };
+    let mut found = Vec::new();
+    let mut page = app.search(&owner, &ask, |_, _| {}).await.expect("found");
+    while let Some(before) = page.cursor.take().filter(|_| found.len() < 9) {
+        found.extend(page.hits.into_iter().map(|hit| hit.session.id));
+        let ask = SearchMessages { before: Some(before), ..ask.clone() };
+        page = app.search(&owner, &ask, |_, _| {}).await.expect("found");
+    }
+    found.extend(page.hits.into_iter().map(|hit| hit.session.id));
+    found.sort_unstable();
+    assert_eq!(found, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
     let ask = ListSessions { scope: Scope::Repo, ..ListSessions::default() };
     let listing = here.app.list_sessions(&here.owner(), &ask).await.expect("a list");
     let mut ids: Vec<&str> = listing.sessions.iter().map(|session| session.id.as_str()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, ["claude:in-repo", "claude:in-worktree"]);
+    assert_eq!(ids, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
+    assert_eq!(listing.total, 4);
 }

@@ -1,7 +1,7 @@
 //! Which sessions a viewer reaches, as SQL.
 
 use rusqlite::{Connection, ToSql};
-use sess_core::{AgentId, SessionId, SessionKey};
+use sess_core::{AgentId, SessionKey};
 
 use super::{messages, sessions};
 use crate::{Circle, Reach};
@@ -120,19 +120,8 @@ fn conditions(reach: &Reach) -> Conditions {
         wheres.push_str(&format!(" AND s.source IN ({places})"));
         values.extend(reach.sources.iter().map(|source| Box::new(source.as_str()) as Box<dyn ToSql>));
     }
-    if let Some(cwd) = &reach.cwd {
-        let root = cwd.trim_end_matches('/');
-        wheres.push_str(" AND (s.cwd = ? OR (s.cwd >= ? AND s.cwd < ?))");
-        values.push(Box::new(root.to_owned()));
-        values.push(Box::new(format!("{root}/")));
-        values.push(Box::new(format!("{root}0"))); // '0' follows '/'
-    }
-    if !reach.except.is_empty() {
-        // As one value: there may be more of them than a statement has places.
-        let ids: Vec<&str> = reach.except.iter().map(SessionId::as_str).collect();
-        wheres.push_str(" AND s.id NOT IN (SELECT value FROM json_each(?))");
-        values.push(Box::new(serde_json::Value::from(ids).to_string()));
-    }
+    sessions::below("s.cwd", &reach.dirs, &mut wheres, &mut values);
+    sessions::none_of("s.id", &reach.except, &mut wheres, &mut values);
     Conditions { with, wheres, values }
 }
 

@@ -305,21 +305,38 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
         equals("title LIKE", format!("%{pattern}%"));
         sql.push_str(" ESCAPE '\\'");
     }
-    if let Some(cwd) = &filter.cwd {
-        let root = cwd.trim_end_matches('/');
-        sql.push_str(" AND (cwd = ? OR (cwd >= ? AND cwd < ?))");
+    below("cwd", &filter.dirs, &mut sql, &mut values);
+    if filter.source.is_some_and(|source| source != sess_core::Source::Native) {
+        sql.push_str(" AND source <> 'native'");
+    }
+    none_of("id", &filter.except, &mut sql, &mut values);
+    (sql, values)
+}
+
+/// Adds that a directory is one of these or below it, if any are given.
+pub(super) fn below(column: &str, dirs: &[String], sql: &mut String, values: &mut Vec<Box<dyn ToSql>>) {
+    if dirs.is_empty() {
+        return;
+    }
+    let one = format!("{column} = ? OR ({column} >= ? AND {column} < ?)");
+    let _infallible = write!(sql, " AND ({})", vec![one; dirs.len()].join(" OR "));
+    for dir in dirs {
+        let root = dir.trim_end_matches('/');
         values.push(Box::new(root.to_owned()));
         values.push(Box::new(format!("{root}/")));
         values.push(Box::new(format!("{root}0"))); // '0' follows '/'
     }
-    if filter.source.is_some_and(|source| source != sess_core::Source::Native) {
-        sql.push_str(" AND source <> 'native'");
+}
+
+/// Adds that an id is none of these.
+pub(super) fn none_of(column: &str, ids: &[SessionId], sql: &mut String, values: &mut Vec<Box<dyn ToSql>>) {
+    if ids.is_empty() {
+        return;
     }
-    for id in &filter.except {
-        sql.push_str(" AND id <> ?");
-        values.push(Box::new(id.to_string()));
-    }
-    (sql, values)
+    // As one value: there may be more of them than a statement has places.
+    let ids: Vec<&str> = ids.iter().map(SessionId::as_str).collect();
+    let _infallible = write!(sql, " AND {column} NOT IN (SELECT value FROM json_each(?))");
+    values.push(Box::new(serde_json::Value::from(ids).to_string()));
 }
 
 /// Returns the session's row number, and whether it was made now; refuses one that was deleted.

@@ -137,7 +137,7 @@ fn a_list_is_narrowed_by_where_sessions_come_from_and_where_they_ran() {
         let of = |sources: &[Source]| Reach { sources: sources.to_vec(), ..everything() };
         assert_eq!(listed(&*store, &of(&[Source::Native])).await, ["four", "one"]);
         assert_eq!(listed(&*store, &of(&[Source::Claude, Source::Codex])).await, ["three", "two"]);
-        let inside = Reach { cwd: Some("/work/a/".to_owned()), ..everything() };
+        let inside = Reach { dirs: vec!["/work/a/".to_owned()], ..everything() };
         assert_eq!(listed(&*store, &inside).await, ["two", "one"], "a name that begins alike is elsewhere");
         let search = Reach { search: Some("WORK/A".to_owned()), ..everything() };
         assert_eq!(listed(&*store, &search).await, ["three", "two", "one"]);

@@ -123,7 +123,7 @@ fn a_list_is_filtered_by_agent_source_title_directory_and_archive() {
             ("/home/x/src/deep", ""),
         ] {
             assert_eq!(
-                listed(&*store, SessionFilter { cwd: Some(cwd.to_owned()), ..by() }).await,
+                listed(&*store, SessionFilter { dirs: vec![cwd.to_owned()], ..by() }).await,
                 found,
                 "{cwd}"
             );
