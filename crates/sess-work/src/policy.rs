@@ -81,16 +81,15 @@ impl Work {
 
     /// Returns the plan of a session that somebody changed on the base since it was claimed.
     pub(crate) fn plan_on_base(&self, slug: &Slug, claim: &Claim, seen: &Seen) -> Result<Option<BasePlan>> {
-        let Some(entry) = seen.tree.entries.get(slug).filter(|entry| entry.state == State::Active) else {
-            return Ok(None);
-        };
+        let entry = seen.tree.entries.get(slug).filter(|entry| entry.state != State::Completed);
+        let Some(entry) = entry else { return Ok(None) };
         let Some(shown) = entry.files.get(PLAN_FILE).map(|file| &file.oid) else { return Ok(None) };
         // The base has what it was claimed with, and what it was amended to is on the branch.
         let is_known = claim.amendments.iter().any(|change| [&change.from, &change.to].contains(&shown));
         if *shown == claim.plan || is_known {
             return Ok(None);
         }
-        let path = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
+        let path = format!("{}/{PLAN_FILE}", entry.state.dir_of(slug));
         let asked = ["log", "--max-count=1", "--format=%h%x09%an", seen.view.base.as_str(), "--", &path];
         let told = self.repo.git.text(asked)?;
         let (commit, author) = told.trim().split_once('\t').unwrap_or(("?", "somebody"));

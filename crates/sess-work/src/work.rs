@@ -86,11 +86,15 @@ impl Seen {
     }
 
     /// Returns the last commit of a session's branch that others see; of what waits to be merged, the last of those
-    /// that it was made of.
+    /// that it was made of, which its claim keeps also when the branch is gone.
     pub(crate) fn shared_tip(&self, slug: &Slug) -> Option<&Oid> {
-        let shared = self.view.branches.get(slug)?;
-        let landed = self.record(slug).and_then(|record| record.claim.landed.as_ref());
-        Some(landed.filter(|landed| landed.commit == *shared).map_or(shared, |landed| &landed.tip))
+        let shared = self.view.branches.get(slug);
+        let waiting = self.record(slug).filter(|record| record.claim.waits());
+        let landed = waiting.and_then(|record| record.claim.landed.as_ref());
+        match (shared, landed) {
+            (Some(shared), Some(landed)) if landed.commit != *shared => Some(shared),
+            (shared, landed) => landed.map(|landed| &landed.tip).or(shared),
+        }
     }
 
     /// Returns every session, whether it has a directory or only a claim.

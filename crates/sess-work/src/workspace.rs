@@ -468,11 +468,11 @@ impl Work {
 
     /// Returns the move that takes a session's branch from what waits to be merged back to what that was made of.
     pub(crate) fn taken_back(&self, slug: &Slug, seen: &Seen) -> Option<Move> {
-        let (shared, made_of) = (seen.view.branches.get(slug)?, seen.shared_tip(slug)?);
+        let (shared, made_of) = (seen.view.branches.get(slug), seen.shared_tip(slug)?);
         let is_here = self.repo.commit(made_of.as_str()).is_ok_and(|found| found.is_some());
-        (shared != made_of && is_here && self.repo.remote.is_some()).then(|| Move {
+        (shared != Some(made_of) && is_here && self.repo.remote.is_some()).then(|| Move {
             name: format!("refs/heads/{}", slug.branch()),
-            from: Some(shared.clone()),
+            from: shared.cloned(),
             to: Some(made_of.clone()),
         })
     }

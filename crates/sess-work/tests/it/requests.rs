@@ -192,25 +192,32 @@ fn a_session_that_was_merged_after_it_was_given_back_stays_completed() {
 
 #[test]
 fn somebody_else_can_go_on_with_what_waits_when_that_is_forced() {
-    let lab = Lab::new();
-    let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
-    let slug = planned(&ann, "Forced");
-    worked_on(&lab, &ann, &slug);
-    ann.note(&slug, Note::Log, "wrote it").expect("logged");
-    ann.complete(&slug, None).expect("handed over");
-    let taken = bob.takeover(&slug, true, Some("Ann left"), &ClaimOptions::default()).expect("taken");
-    assert_eq!(taken.record.claim.phase, Phase::Active);
-    let place = taken.workspace.expect("a workspace");
-    assert!(place.join("a.rs").is_file());
-    let log = fs::read_to_string(place.join(State::Active.dir_of(&slug)).join("worklog.md")).expect("a log");
-    assert!(log.contains("wrote it"), "{log}");
-    assert_eq!(ann.note(&slug, Note::Log, "more").expect_err("it is Bob's").kind, Kind::Claimed);
-    bob.note(&slug, Note::Log, "went on").expect("logged");
-    let done = bob.complete(&slug, None).expect("completed");
-    assert_eq!((done.record.claim.phase, done.notices), (Phase::Completed, Vec::new()));
-    let log = format!("main:_AGENTS/sessions/completed/{slug}/worklog.md");
-    let log = lab.git(&lab.hub(), &["show", &log]);
-    assert!(log.contains("wrote it") && log.contains("went on"), "{log}");
+    for is_branch_gone in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+        let slug = planned(&ann, "Forced");
+        worked_on(&lab, &ann, &slug);
+        ann.note(&slug, Note::Log, "wrote it").expect("logged");
+        ann.complete(&slug, None).expect("handed over");
+        if is_branch_gone {
+            // As hosts do it when a pull request is closed.
+            lab.git(&lab.hub(), &["branch", "--quiet", "-D", &slug.branch()]);
+        }
+        let taken = bob.takeover(&slug, true, Some("Ann left"), &ClaimOptions::default()).expect("taken");
+        assert_eq!(taken.record.claim.phase, Phase::Active);
+        let place = taken.workspace.expect("a workspace");
+        assert!(place.join("a.rs").is_file());
+        let log =
+            fs::read_to_string(place.join(State::Active.dir_of(&slug)).join("worklog.md")).expect("a log");
+        assert!(log.contains("wrote it"), "{log}");
+        assert_eq!(ann.note(&slug, Note::Log, "more").expect_err("it is Bob's").kind, Kind::Claimed);
+        bob.note(&slug, Note::Log, "went on").expect("logged");
+        let done = bob.complete(&slug, None).expect("completed");
+        assert_eq!((done.record.claim.phase, done.notices), (Phase::Completed, Vec::new()));
+        let log = format!("main:_AGENTS/sessions/completed/{slug}/worklog.md");
+        let log = lab.git(&lab.hub(), &["show", &log]);
+        assert!(log.contains("wrote it") && log.contains("went on"), "{log}");
+    }
 }
 
 #[test]
