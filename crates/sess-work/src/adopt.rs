@@ -131,7 +131,14 @@ impl Work {
                         return Ok((slug, record));
                     }
                 }
-                Moved::Rejected(words) => return Err(self.rejected(&words)),
+                Moved::Rejected(words) => {
+                    return Err(self.rejected_but(&words, |message| {
+                        let message =
+                            format!("{message}; if that is protected, plan it first, and claim it then");
+                        Error::new(Kind::Rejected, message)
+                            .next(format!("sess work new {}", crate::quoted(&draft.title)))
+                    }));
+                }
             }
             if started.elapsed() > PATIENCE {
                 let base = &self.repo.base;

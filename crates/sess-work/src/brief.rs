@@ -172,13 +172,14 @@ impl Brief {
             Err(Error::wrong_state(format!("{slug} is not ready: {what}"))
                 .next(format!("sess work edit {slug}")))
         };
-        if self.context.trim().is_empty() {
-            return refuse("SESSION.md has no text under ## Context");
+        let (context, criteria) =
+            ("no text under ## Context", "no checkbox (- [ ] …) under ## Acceptance Criteria");
+        match (self.context.trim().is_empty(), self.criteria.is_empty()) {
+            (false, false) => Ok(()),
+            (true, false) => refuse(&format!("SESSION.md has {context}")),
+            (false, true) => refuse(&format!("SESSION.md has {criteria}")),
+            (true, true) => refuse(&format!("SESSION.md has {context}, and {criteria}")),
         }
-        if self.criteria.is_empty() {
-            return refuse("SESSION.md has no checkbox (- [ ] …) under ## Acceptance Criteria");
-        }
-        Ok(())
     }
 }
 

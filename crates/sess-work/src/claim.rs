@@ -45,6 +45,10 @@ pub struct Claim {
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landed: Option<Landed>,
+    /// Its work was handed to others to merge, by this claim or one before it. When they do, the session is completed,
+    /// whatever became of its claim meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offered: bool,
     #[serde(flatten)]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
@@ -139,14 +143,28 @@ impl Claim {
     }
 
     /// Whether its lease has lapsed, by the clock of whoever asks. It is stale then, not free.
+    ///
+    /// What waits to be merged waits for others, and not for its owner: its lease does not lapse.
     pub fn is_stale(&self, now: Timestamp) -> bool {
-        !self.phase.has_ended() && self.lapses_at() <= now
+        self.phase == Phase::Active && self.lapses_at() <= now
+    }
+
+    /// Whether the work is done, and waits to be merged by others.
+    pub fn waits(&self) -> bool {
+        self.phase == Phase::Landing
     }
 
     /// Returns who has it, since when, and until when, as one sentence.
     pub fn told(&self, now: Timestamp) -> String {
         let Self { slug, user, host, claimed_at, .. } = self;
         let agent = self.agent.as_deref().map(|agent| format!("{agent} of ")).unwrap_or_default();
+        if self.waits() {
+            let name = &user.name;
+            let since = self.renewed_at;
+            return format!(
+                "{slug} is done by {agent}{name} on {host}, and waits to be merged since {since}"
+            );
+        }
         let lapses_at = self.lapses_at();
         let until = if self.is_stale(now) { "its lease lapsed at" } else { "its lease lasts until" };
         format!("{slug} is claimed by {agent}{} on {host} since {claimed_at}; {until} {lapses_at}", user.name)

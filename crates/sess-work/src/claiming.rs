@@ -62,7 +62,7 @@ impl Work {
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
             let record = Record { oid, claim };
             self.check_projection(&seen, &record)?;
-            match self.moved_claim(slug, before, &record.oid)? {
+            match self.moved_claim(slug, before, &record.oid, None)? {
                 Moved::Done => {
                     seen.view.claims.insert(slug.clone(), record.clone());
                     return Ok((seen, record, false));
@@ -150,6 +150,7 @@ impl Work {
             nonce: random_hex(),
             reason: None,
             landed: None,
+            offered: before.is_some_and(|claim| claim.offered),
             unknown: serde_json::Map::new(),
         })
     }
@@ -165,13 +166,16 @@ impl Work {
         let slug = &record.claim.slug;
         let mut notices = Vec::new();
         // As it was seen before the claim: whoever had the session could not share anything more since.
-        let shared = seen.view.branches.get(slug).cloned();
+        let shared = seen.shared_tip(slug).cloned();
         let start = match self.on_base_from(seen, |_| Ok(None)) {
             Ok(seen) => seen.view.base,
             // The claim stands; whoever comes next makes up for it.
             Err(error) => {
-                notices
-                    .push(format!("{slug} is yours, and {} does not show it yet: {error}", self.repo.base));
+                notices.push(format!(
+                    "{slug} is yours, and {} does not show it yet: {}",
+                    self.repo.base,
+                    error.message()
+                ));
                 let seen = self.see_or_recall()?;
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
@@ -217,14 +221,19 @@ impl Work {
         claim.lease_seconds = options.lease_seconds.unwrap_or(self.settings.lease.as_secs());
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
+        let back = self.taken_back(slug, &seen);
+        (claim.phase, claim.landed) = (Phase::Active, None);
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
         let before = record.oid.clone();
         let oid = self.repo.write_claim(&claim, &[&before])?;
         let record = Record { oid, claim };
         self.check_projection(&seen, &record)?;
-        match self.moved_claim(slug, Some(&before), &record.oid)? {
+        match self.moved_claim(slug, Some(&before), &record.oid, back.as_ref())? {
             Moved::Done => {
                 seen.view.claims.insert(slug.clone(), record.clone());
+                if let Some(tip) = back.and_then(|back| back.to) {
+                    seen.view.branches.insert(slug.clone(), tip);
+                }
                 self.handed_over(self.settled(seen, record, options, false)?)
             }
             Moved::Overtaken { .. } => {
@@ -257,7 +266,8 @@ impl Work {
                 }
             }
             Err(error) => {
-                claimed.notices.push(format!("{} does not show it yet: {error}", self.repo.base));
+                let what = error.message();
+                claimed.notices.push(format!("{} does not show it yet: {what}", self.repo.base));
             }
         }
         Ok(claimed)
@@ -309,6 +319,18 @@ impl Work {
         others: &[Move],
         is_event: bool,
     ) -> Result<Record> {
+        self.replaced_keeping(record, change, others, is_event, None)
+    }
+
+    /// As [`Self::replaced`], with a commit that the chain keeps when no branch does.
+    pub(crate) fn replaced_keeping(
+        &self,
+        record: &Record,
+        change: impl Fn(&mut Claim),
+        others: &[Move],
+        is_event: bool,
+        kept: Option<&Oid>,
+    ) -> Result<Record> {
         let slug = &record.claim.slug;
         let (mut record, mut others) = (record.clone(), others.to_vec());
         for _ in 0..TRIES_MAX {
@@ -317,7 +339,8 @@ impl Work {
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
             change(&mut claim);
-            let oid = self.repo.write_claim(&claim, &[&record.oid])?;
+            let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(kept).collect();
+            let oid = self.repo.write_claim(&claim, &parents)?;
             let own = Move {
                 name: self.repo.claim_ref(slug),
                 from: Some(record.oid.clone()),
@@ -337,7 +360,7 @@ impl Work {
             {
                 return Ok(Record { oid, claim });
             }
-            let now = self.own_record(slug, &seen)?;
+            let now = self.record_for(Verb::End, slug, &seen)?;
             if is_event && !is_renewal(&record.claim, &now.claim) {
                 break;
             }
@@ -357,6 +380,10 @@ impl Work {
         let mut left = Vec::new();
         for step in moves {
             let Some(to) = &step.to else { return Ok(None) };
+            if step.from.as_ref() == Some(at) {
+                left.push(step);
+                continue;
+            }
             if self.repo.is_ancestor(to, at)? {
                 continue;
             }
@@ -372,10 +399,12 @@ impl Work {
         Ok(Some(left))
     }
 
-    fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid) -> Result<Moved> {
+    /// Moves a claim, together with the session's branch when that moves, too.
+    fn moved_claim(&self, slug: &Slug, from: Option<&Oid>, to: &Oid, branch: Option<&Move>) -> Result<Moved> {
         let name = self.repo.claim_ref(slug);
         let step = Move { name, from: from.cloned(), to: Some(to.clone()) };
-        let moved = self.repo.advance(std::slice::from_ref(&step))?;
+        let moves: Vec<Move> = std::iter::once(step.clone()).chain(branch.cloned()).collect();
+        let moved = self.repo.advance(&moves)?;
         // When claims are elsewhere by now, it was carried over there, unless somebody else was faster.
         let is_elsewhere = matches!(&moved, Moved::Overtaken { name, .. } if *name != step.name);
         if is_elsewhere && self.see()?.record(slug).is_some_and(|record| record.oid == *to) {
@@ -385,6 +414,9 @@ impl Work {
     }
 
     fn claim_rejected(&self, words: &str) -> Error {
+        if let Some(denied) = self.repo.denied(words) {
+            return denied;
+        }
         let place = self.repo.remote.as_deref().unwrap_or("this repository");
         Error::new(Kind::Rejected, format!("{place} does not take a claim: {words}")).next("sess work init")
     }
@@ -406,7 +438,7 @@ impl Work {
     fn end(&self, slug: &Slug, phase: Phase, reason: Option<&str>) -> Result<Vec<String>> {
         // An ended claim says nothing about a directory that never followed it.
         let seen = self.roll_forward().or_else(|_| self.see())?;
-        let record = self.own_record(slug, &seen)?;
+        let record = self.record_for(Verb::End, slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
                 .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
@@ -422,18 +454,26 @@ impl Work {
             self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
         }
         let branch = self.branch_move(slug, &seen)?;
+        let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();
         self.replaced(
             &record,
             |claim| {
                 claim.phase = phase;
                 claim.reason.clone_from(&reason);
+                claim.landed = None;
             },
             branch.as_slice(),
             true,
         )?;
-        let mut notices = Vec::new();
+        if record.claim.waits() {
+            notices.push(format!(
+                "what waited to be merged is taken back: close the pull request from {} to {}",
+                slug.branch(),
+                self.repo.base
+            ));
+        }
         if let Err(error) = self.roll_forward() {
-            notices.push(format!("{} does not show it yet: {error}", self.repo.base));
+            notices.push(format!("{} does not show it yet: {}", self.repo.base, error.message()));
         }
         self.clean_up(slug, phase, &[], &mut notices)?;
         Ok(notices)

@@ -1,7 +1,7 @@
 //! Committing what lies changed in a workspace, for whoever cannot run git there.
 
 use crate::{
-    Error, Git, Oid, Result, Slug, Work,
+    Error, Git, Oid, Result, Slug, Verb, Work,
     git::failed,
     projecting::{message, one_line},
 };
@@ -11,7 +11,7 @@ impl Work {
     ///
     /// What `.worktreeinclude` brought and git does not track stays out, as long as it is unchanged.
     pub fn commit_all(&self, slug: &Slug, what: &str) -> Result<Option<Oid>> {
-        let record = self.own_record(slug, &self.see_or_recall()?)?;
+        let record = self.record_for(Verb::End, slug, &self.see_or_recall()?)?;
         let path = self.workspace(slug).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no workspace in this clone"))
                 .next(format!("sess work claim {slug}"))

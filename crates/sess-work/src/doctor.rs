@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::{
-    Brief, Claim, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State, Work,
+    Brief, Claim, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
+    Work,
     projecting::{Step, message},
     tree::Edit,
 };
@@ -86,6 +87,7 @@ impl Work {
         }
         self.find_workspaces(seen, &mut findings)?;
         self.find_branches(seen, &mut findings)?;
+        self.find_plans(seen, &mut findings)?;
         Ok(Checkup { rows, findings })
     }
 
@@ -96,7 +98,7 @@ impl Work {
         let (meaning, next) = match &standing {
             Standing::Unknown => ("it was here once, and its directory was removed".to_owned(), None),
             Standing::Rests(state) => (format!("nobody has it; it is {state}"), None),
-            Standing::Held(claim) if claim.phase == Phase::Landing => {
+            Standing::Held(claim) if claim.waits() => {
                 ("its work waits to be merged by others".to_owned(), None)
             }
             Standing::Held(claim) if claim.is_stale(now) => {
@@ -115,6 +117,13 @@ impl Work {
                     Some(next),
                 )
             }
+            Standing::Pending { to, .. } if self.settings.land == Land::Pr => (
+                format!(
+                    "its claim is ahead of its directory, which goes to {to}/ when somebody pushes to {}",
+                    self.repo.base
+                ),
+                None,
+            ),
             Standing::Pending { to, .. } => (
                 format!("its claim is ahead of its directory, which goes to {to}/ with the next verb"),
                 repair(),
@@ -140,7 +149,7 @@ impl Work {
             let standing = seen.standing(&slug);
             let place = self.workspace_path(&slug).display().to_string();
             match standing.holder() {
-                None => findings.push(format!("the workspace {place} is of a session that has ended: run `sess work gc`")),
+                None => findings.extend(self.left_workspace(&slug, seen)?),
                 Some(claim) if claim.owner.clone != self.owner.clone => findings.push(format!(
                     "the workspace {place} is not the owner's any more, and its commits are on {} here: {}: run `sess work show {slug}`",
                     slug.branch(),
@@ -161,12 +170,87 @@ impl Work {
         Ok(())
     }
 
+    /// Says what to do about a workspace whose session nobody has any more.
+    fn left_workspace(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
+        let is_damaged = seen.view.damaged.iter().any(|(name, _)| name == slug.as_str());
+        let standing = seen.standing(slug);
+        // What puts the claim right comes first, and is told with the claim.
+        if is_damaged || standing == Standing::Orphaned {
+            return Ok(None);
+        }
+        let path = self.workspace_path(slug);
+        let (place, dir) = (path.display(), crate::quoted(path.display()));
+        let remove = match self.is_clone(&path) {
+            true => format!("rm -rf {dir}"),
+            false => format!("git worktree remove {dir}"),
+        };
+        if standing == Standing::Unknown {
+            return Ok(Some(format!(
+                "the workspace {place} is of {slug}, which nothing is known of: look at it, then run `{remove}`"
+            )));
+        }
+        if !self.is_made_for(slug, &path) {
+            let base = &self.repo.base;
+            let to = if self.checkout_of(&self.repo.base_ref())?.is_none() { base } else { "--detach" };
+            return Ok(Some(format!(
+                "{place} was there before {slug}, which has ended, and still has its branch: run `git -C {dir} switch {to}`"
+            )));
+        }
+        let ended = format!("the workspace {place} is of a session that has ended");
+        Ok(Some(match self.why_needed(slug, seen)? {
+            None => format!("{ended}: run `sess work gc`"),
+            Some(reason) if self.has_landed(slug, seen)? || standing != Standing::Rests(State::Completed) => {
+                format!("{ended}, and stays, because {reason}: look after that, then run `sess work gc`")
+            }
+            Some(reason) => {
+                format!("{ended}, and stays, because {reason}: look after that, then run `{remove}`")
+            }
+        }))
+    }
+
+    /// Names the branches of completed sessions, as far as no workspace has them.
     fn find_branches(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
         for slug in self.leftover_branches(seen)? {
-            findings.push(format!(
-                "the branch {} is of a session that has ended: run `sess work gc`",
-                slug.branch()
-            ));
+            if self.workspace(&slug).is_some() {
+                continue;
+            }
+            let name = slug.branch();
+            let here = self.repo.commit(&format!("refs/heads/{name}"))?;
+            let remote = self.repo.remote.as_deref();
+            let shared = remote.and_then(|remote| Some((remote, seen.view.branches.get(&slug)?.clone())));
+            let delete_here = format!("git branch -D {name}");
+            let delete_there =
+                shared.as_ref().map(|(remote, _)| format!("git push {remote} --delete {name}"));
+            let places = [(here, Some(delete_here)), (shared.map(|(_, tip)| tip), delete_there)];
+            let mut is_clear = false;
+            for (tip, delete) in places {
+                let (Some(tip), Some(delete)) = (tip, delete) else { continue };
+                if self.is_landed(&slug, &tip, seen)? {
+                    is_clear = true;
+                } else {
+                    findings.push(format!(
+                        "the branch {name} of a session that has ended has commits that did not land: look at `git log {}..{}`, then run `{delete}`",
+                        seen.view.base.short(),
+                        tip.short()
+                    ));
+                }
+            }
+            if is_clear {
+                findings
+                    .push(format!("the branch {name} is of a session that has ended: run `sess work gc`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the plans that somebody changed on the base while they are worked by.
+    fn find_plans(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for slug in seen.slugs() {
+            let standing = seen.standing(&slug);
+            let Some(claim) = standing.holder() else { continue };
+            if let Some(plan) = self.plan_on_base(&slug, claim, seen)? {
+                findings.push(format!("{}: run `{}`", plan.told, plan.next));
+            }
         }
         Ok(())
     }

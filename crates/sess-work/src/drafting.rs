@@ -69,10 +69,17 @@ impl Work {
 
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
-        Brief::of(slug, text)?;
+        let brief = Brief::of(slug, text)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
             let entry = seen.tree.entries.get(slug);
+            // What anybody can claim stays as `ready` let it through.
+            if entry.is_some_and(|entry| entry.state == State::Planned) {
+                brief.check_ready(slug).map_err(|error| {
+                    let message = format!("{}; as a draft it can be anything", error.message());
+                    Error::new(error.kind, message).next(format!("sess work unready {slug}"))
+                })?;
+            }
             let state = entry.map_or(State::Drafting, |entry| entry.state);
             let now = entry.and_then(|entry| entry.files.get(PLAN_FILE)).map(|file| &file.oid);
             if before.is_some() && before != now {

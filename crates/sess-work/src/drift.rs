@@ -22,6 +22,11 @@ pub struct Drift {
     pub subsessions: Vec<String>,
     /// Changes of the plan in this attempt, oldest first.
     pub amendments: Vec<Amendment>,
+    /// What `complete` will not let through: a changed plan, changes of the knowledge base.
+    pub refused: Vec<String>,
+    /// That somebody changed the plan on the base, and the command that makes it the one that is worked by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_plan: Option<String>,
     pub time: DriftTime,
 }
 
@@ -96,8 +101,19 @@ impl Work {
             noted += &self.noted(slug, note, seen)?.unwrap_or_default();
             noted.push('\n');
         }
+        let (mut refused, mut base_plan) = (Vec::new(), None);
+        if let Some(claim) = seen.standing(slug).holder() {
+            if let Some(tip) = self.last_commit(slug, seen)? {
+                let workspace = self.workspace(slug).filter(|_| claim.owner.includes(&self.owner));
+                refused = self.refused(slug, claim, &tip, seen, workspace.as_deref())?;
+            }
+            let plan = self.plan_on_base(slug, claim, seen)?;
+            base_plan = plan.map(|plan| format!("{}: run `{}`", plan.told, plan.next));
+        }
         Ok(Drift {
             slug: slug.clone(),
+            refused,
+            base_plan,
             state,
             criteria: compared(&first.criteria, &brief.criteria, &ticked(&noted)),
             files: self.drift_files(slug, seen, attempt, &brief)?,
@@ -203,7 +219,11 @@ impl Work {
     /// shared.
     pub(crate) fn last_commit(&self, slug: &Slug, seen: &Seen) -> Result<Option<Oid>> {
         let is_mine = seen.record(slug).is_some_and(|record| record.claim.owner.includes(&self.owner));
-        let shared = seen.view.branches.get(slug).cloned();
+        let shared = match seen.shared_tip(slug) {
+            // What was handed over and not pushed is nowhere but with its owner.
+            Some(tip) if seen.view.branches.get(slug) != Some(tip) && !self.is_here(tip)? => None,
+            tip => tip.cloned(),
+        };
         if !is_mine && shared.is_some() {
             return Ok(shared);
         }

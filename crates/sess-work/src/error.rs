@@ -125,6 +125,12 @@ impl From<Refusal> for Error {
             }
             Refusal::NotStale(slug, _) => Self::new(Kind::Claimed, message)
                 .next(format!("sess work takeover {slug} --force --reason …")),
+            Refusal::Waits { slug, .. } => {
+                Self::wrong_state(message).next(format!("sess work complete {slug}"))
+            }
+            Refusal::NotLeft { slug, .. } => {
+                Self::wrong_state(message).next(format!("sess work takeover {slug} --force --reason …"))
+            }
             Refusal::Orphaned(_) | Refusal::Lost(_) => {
                 Self::wrong_state(message).next("sess work doctor --repair")
             }

@@ -77,7 +77,7 @@ impl Work {
     }
 
     /// Says why a workspace has to stay, if it has to.
-    fn why_needed(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
+    pub(crate) fn why_needed(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
         match seen.standing(slug) {
             Standing::Held(claim) | Standing::Pending { claim, .. } | Standing::Lost(claim)
                 if !claim.phase.has_ended() =>
@@ -97,16 +97,20 @@ impl Work {
             }
             _ => {}
         }
-        self.only_here(slug, &self.workspace_path(slug))
+        let path = self.workspace_path(slug);
+        if !self.is_made_for(slug, &path) {
+            return Ok(Some("it was there before the session".to_owned()));
+        }
+        self.only_here(slug, &path)
     }
 
     /// Whether everything on a completed session's branch in this clone was there when it landed.
-    fn has_landed(&self, slug: &Slug, seen: &Seen) -> Result<bool> {
+    pub(crate) fn has_landed(&self, slug: &Slug, seen: &Seen) -> Result<bool> {
         let Some(tip) = self.tip(slug)? else { return Ok(true) };
         self.is_landed(slug, &tip, seen)
     }
 
-    fn is_landed(&self, slug: &Slug, tip: &Oid, seen: &Seen) -> Result<bool> {
+    pub(crate) fn is_landed(&self, slug: &Slug, tip: &Oid, seen: &Seen) -> Result<bool> {
         self.repo.is_before_any(tip, &self.landed(slug, seen)?)
     }
 

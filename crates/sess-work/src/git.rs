@@ -283,6 +283,22 @@ pub(crate) fn is_disk_full(words: &str) -> bool {
     ["No space left on device", "Out of diskspace"].iter().any(|sign| words.contains(sign))
 }
 
+/// Whether somebody is not let in, or not let write: told by the words, for what to advise alone.
+pub(crate) fn is_denied(words: &str) -> bool {
+    let signs = [
+        "Permission denied",
+        "Permission to ",
+        "Authentication failed",
+        "403",
+        "could not read Username",
+        "insufficient permission",
+        "unable to create temporary object directory",
+        "Write access to repository not granted",
+        "not allowed to push code to this project",
+    ];
+    signs.iter().any(|sign| words.contains(sign))
+}
+
 /// Returns what git said, on one line.
 pub(crate) fn words_of(stderr: &str) -> String {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -114,8 +114,8 @@ impl Work {
         match ended {
             Ok(_) => report.changed.append(&mut laid),
             Err(error) if error.kind == Kind::Rejected => report.notices.push(format!(
-                "the tree was not laid: {error}; with `land: pr` work gets there by pull requests, and somebody \
-                 who may push has to run `sess work init` once"
+                "the tree was not laid: {error}; with `land: pr` in your configuration work gets there by pull \
+                 requests, too"
             )),
             Err(error) => return Err(error),
         }

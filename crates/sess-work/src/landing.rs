@@ -8,10 +8,11 @@ use std::{
 
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    State, Work, WorkKind, drafting,
+    State, Verb, Work, WorkKind, drafting,
     git::words_of,
+    policy::{BasePlan, learn_command},
     projecting::{message, one_line, pause},
-    state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
+    state::{SESSIONS_DIR, learnings_dir},
     templates,
     tree::{Edit, File, PLAIN},
 };
@@ -46,7 +47,7 @@ struct Ready {
 impl Work {
     /// Merges the base into the session's branch.
     pub fn sync(&self, slug: &Slug) -> Result<Oid> {
-        let ready = self.ready_to_land(slug)?;
+        let ready = self.ready_to_land(Verb::Own, slug)?;
         let base = ready.seen.view.base.clone();
         if self.repo.is_ancestor(&base, &ready.tip)? {
             self.shared(slug, &ready.seen, &ready.record)?;
@@ -70,9 +71,13 @@ impl Work {
             .next(format!("sess work complete {slug}")));
         }
         let begun = Instant::now();
-        self.pass_gates(slug)?;
+        self.pass_gates(Verb::Own, slug)?;
         loop {
-            let ready = self.ready_to_land(slug)?;
+            let ready = self.ready_to_land(Verb::Own, slug)?;
+            // It would be overwritten, and nobody would be told any more.
+            if let Some(plan) = self.plan_on_base(slug, &ready.record.claim, &ready.seen)? {
+                return Err(Error::policy(plan.told).next(plan.next));
+            }
             let base = ready.seen.view.base.clone();
             let tree = self.composed(&ready, slug, State::Active, Vec::new())?;
             if tree == self.repo.git.oid(["rev-parse", &format!("{base}^{{tree}}")])? {
@@ -99,9 +104,9 @@ impl Work {
     /// Ends a session with its work on the base branch.
     pub fn complete(&self, slug: &Slug, notes: Option<&str>) -> Result<Completed> {
         let begun = Instant::now();
-        self.pass_gates(slug)?;
+        self.pass_gates(Verb::End, slug)?;
         loop {
-            let ready = self.ready_to_land(slug)?;
+            let ready = self.ready_to_land(Verb::End, slug)?;
             let (edits, kb, plan) = self.closing(&ready, slug, notes)?;
             let tree = self.composed(&ready, slug, State::Completed, edits)?;
             let tree = self.with_patch(&ready, slug, &tree)?;
@@ -120,6 +125,10 @@ impl Work {
                 plan_completed: plan,
             };
             let mut notices = Vec::new();
+            if let Some(plan) = self.plan_on_base(slug, &ready.record.claim, &ready.seen)? {
+                let BasePlan { told, commit, .. } = plan;
+                notices.push(format!("{told}, which is what lands: `git show {commit}` has the other"));
+            }
             if self.settings.land != Land::Push {
                 let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
@@ -129,7 +138,10 @@ impl Work {
                 claim.landed = Some(landed);
             };
             let Some(record) = self.push_landed(slug, &ready, &commit, begun, finish)? else { continue };
-            self.clean_up(slug, Phase::Completed, std::slice::from_ref(&ready.tip), &mut notices)?;
+            // What waited to be merged until now is replaced by what landed.
+            let waited = ready.record.claim.landed.map(|landed| landed.commit);
+            let ends: Vec<Oid> = std::iter::once(ready.tip).chain(waited).collect();
+            self.clean_up(slug, Phase::Completed, &ends, &mut notices)?;
             if let Err(error) = self.archive() {
                 tracing::debug!(%error, "ended claims stay where they are for now");
             }
@@ -138,9 +150,9 @@ impl Work {
     }
 
     /// Checks everything that can be checked before others see anything.
-    fn ready_to_land(&self, slug: &Slug) -> Result<Ready> {
+    fn ready_to_land(&self, verb: Verb, slug: &Slug) -> Result<Ready> {
         let seen = self.see()?;
-        let record = self.own_record(slug, &seen)?;
+        let record = self.record_for(verb, slug, &seen)?;
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
                 .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
@@ -158,13 +170,14 @@ impl Work {
                 Some((path.strip_prefix(&dir)?.trim_start_matches('/').to_owned(), file))
             })
             .collect();
-        let plan = own.iter().find(|(name, _)| name == PLAN_FILE).map(|(_, file)| &file.oid);
-        if plan != Some(&record.claim.plan) {
-            let what = if plan.is_none() { "is gone" } else { "was changed" };
-            return Err(Error::policy(format!(
-                "SESSION.md of {slug} {what}: it is the plan that the work is compared with"
-            ))
-            .next(format!("sess work amend {slug} --reason …")));
+        let refused = self.refused(slug, &record.claim, &tip, &seen, None)?;
+        if !refused.is_empty() {
+            let is_plan = own.iter().all(|(name, file)| name != PLAN_FILE || file.oid != record.claim.plan);
+            return Err(Error::policy(refused.join("; and ")).next(if is_plan {
+                format!("sess work amend {slug} --reason …")
+            } else {
+                learn_command(slug)
+            }));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
         if let Some(before) = self.rewritten(&record, &tip, &seen)? {
@@ -262,35 +275,6 @@ impl Work {
             _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
                 .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
         }
-    }
-
-    /// Fails when a session changes the knowledge base that is not there for that.
-    fn check_knowledge(&self, slug: &Slug, brief: &Brief, base: &Oid, tree: &Oid) -> Result<()> {
-        if brief.kind == WorkKind::KbMerge {
-            return Ok(());
-        }
-        let told = self.repo.git.text([
-            "diff-tree",
-            "-r",
-            "-z",
-            "--name-only",
-            "--no-ext-diff",
-            base.as_str(),
-            tree.as_str(),
-            "--",
-            KNOWLEDGE_DIR,
-        ])?;
-        let own = format!("{}/", learnings_dir(slug));
-        let foreign: Vec<&str> =
-            told.split('\0').filter(|path| !path.is_empty() && !path.starts_with(&own)).collect();
-        if foreign.is_empty() {
-            return Ok(());
-        }
-        let shown = foreign.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
-        Err(Error::policy(format!(
-            "{slug} changes the knowledge base, which only a kb-merge session may: {shown}; write into {own} instead"
-        ))
-        .next(format!("sess work learn --slug {slug} \"<what was learned>\"")))
     }
 
     /// Puts the session's own files, as its branch has them, where they belong now.
@@ -396,7 +380,7 @@ impl Work {
                 if self.repo.is_ancestor(commit, &now.view.base)? {
                     return Ok(Some(Record { oid, claim }));
                 }
-                self.own_record(slug, &now)?;
+                self.record_for(Verb::End, slug, &now)?;
                 if begun.elapsed() > PATIENCE {
                     return Err(Error::new(
                         Kind::Unreachable,
@@ -407,7 +391,7 @@ impl Work {
                 pause();
                 Ok(None)
             }
-            Moved::Rejected(words) => Err(self.rejected(&words)),
+            Moved::Rejected(words) => Err(self.rejected_landing(&words, slug)),
         }
     }
 
@@ -422,26 +406,30 @@ impl Work {
     ) -> Result<Record> {
         let branch = format!("refs/heads/{}", slug.branch());
         self.repo.git.text(["update-ref", &format!("refs/intersession/landed/{slug}"), commit.as_str()])?;
-        let mut others = Vec::new();
+        let (mut others, mut kept) = (Vec::new(), None);
         if self.settings.land == Land::Pr && self.repo.remote.is_some() {
             let from = ready.seen.view.branches.get(slug).cloned();
             others.push(Move { name: branch, from, to: Some(commit.clone()) });
-            notices.push(format!(
-                "open a pull request from {} to {}: it is merged as it is",
-                slug.branch(),
-                self.repo.base
-            ));
+            // The branch has the one commit from now on, and whoever takes it back goes on from these.
+            kept = Some(&landed.tip);
+            let (branch, base) = (slug.branch(), &self.repo.base);
+            notices.push(match ready.record.claim.waits() {
+                true => format!("the pull request from {branch} to {base} has it"),
+                false => format!("open a pull request from {branch} to {base}: it is merged as it is"),
+            });
         } else {
             notices.push(format!("the work is in refs/intersession/landed/{slug}; nothing was pushed"));
         }
-        self.replaced(
+        self.replaced_keeping(
             &ready.record,
             |claim| {
                 claim.phase = Phase::Landing;
                 claim.landed = Some(landed.clone());
+                claim.offered = true;
             },
             &others,
             true,
+            kept,
         )
     }
 
@@ -469,9 +457,9 @@ impl Work {
 
     /// Runs the checks that the plan names, in the workspace. They judge what lands: nothing else may lie there, but
     /// for what git ignores and what `.worktreeinclude` brought.
-    fn pass_gates(&self, slug: &Slug) -> Result<()> {
+    fn pass_gates(&self, verb: Verb, slug: &Slug) -> Result<()> {
         let seen = self.see()?;
-        let record = self.own_record(slug, &seen)?;
+        let record = self.record_for(verb, slug, &seen)?;
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
         if !brief.gates.is_empty() {
             self.check_committed(slug)?;
@@ -528,7 +516,11 @@ impl Work {
 
     /// Does something that takes long, and keeps the session meanwhile.
     pub fn while_renewing<T>(&self, slug: &Slug, work: impl FnOnce() -> T) -> Result<T> {
-        let record = self.own_record(slug, &self.see_or_recall()?)?;
+        let record = self.record_for(Verb::End, slug, &self.see_or_recall()?)?;
+        // The lease of what waits to be merged does not lapse.
+        if record.claim.waits() {
+            return Ok(work());
+        }
         let every = Duration::from_secs((record.claim.lease_seconds / 3).max(1));
         let (done, end) = mpsc::sync_channel::<()>(1);
         let (keeper, slug) = (self.clone(), slug.clone());

@@ -50,6 +50,8 @@ pub struct Holder {
     pub since: String,
     pub until: String,
     pub stale: bool,
+    /// The work is done, and waits to be merged.
+    pub waits: bool,
     pub fence: u64,
     pub attempt: u32,
     /// It is the caller's.
@@ -106,7 +108,7 @@ impl Work {
         // What its owner wrote is on the session's branch, as far as it was shared.
         let logs: Vec<String> = slugs
             .iter()
-            .map(|slug| match seen.view.branches.get(slug) {
+            .map(|slug| match seen.shared_tip(slug) {
                 Some(tip) => format!("{tip}:{}/worklog.md", State::Active.dir_of(slug)),
                 None => name(slug, "worklog.md"),
             })
@@ -138,6 +140,7 @@ impl Work {
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
             Standing::Orphaned => Some("nobody has claimed it: `sess work doctor` repairs that".to_owned()),
             Standing::Lost(_) => Some("its directory is gone: `sess work doctor` repairs that".to_owned()),
+            Standing::Held(claim) if claim.waits() => Some("it is done, and waits to be merged".to_owned()),
             Standing::Unknown | Standing::Rests(_) | Standing::Held(_) => unreadable,
         };
         Some(Row {
@@ -170,6 +173,7 @@ impl Work {
             since: claim.claimed_at.to_string(),
             until: claim.lapses_at().to_string(),
             stale: claim.is_stale(now),
+            waits: claim.waits(),
             fence: claim.fence,
             attempt: claim.attempt,
             mine: claim.owner.includes(&self.owner),
@@ -184,7 +188,7 @@ impl Work {
             Some(file) => self.repo.text_of(&file.oid)?,
             None => String::new(),
         };
-        let tip = self.tip(slug)?.or_else(|| seen.view.branches.get(slug).cloned());
+        let tip = self.tip(slug)?.or_else(|| seen.shared_tip(slug).cloned());
         let worklog = match &tip {
             Some(tip) => self.repo.text_at(tip, &format!("{}/worklog.md", State::Active.dir_of(slug)))?,
             None => None,

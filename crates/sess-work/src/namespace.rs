@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
-    Error, Kind, Move, Moved, Oid, Repo, Result, Slug, View,
+    Error, Kind, Move, Moved, Oid, Phase, Record, Repo, Result, Slug, View,
     refs::{CLAIM_FILE, read_all, record},
     repo::{CLAIMS, CLAIMS_AS_BRANCHES},
 };
@@ -97,14 +97,34 @@ impl Repo {
             let Some(short) = short.strip_prefix("claims/") else { continue };
             let file = read_all(&self.git, &[format!("{oid}:{CLAIM_FILE}")])?.pop().flatten();
             // What is no claim is nobody's.
-            let Ok((slug, _)) = record(short, oid.clone(), file) else { continue };
-            if self.is_carried(&slug, oid, view)? {
+            let Ok((slug, old)) = record(short, oid.clone(), file) else { continue };
+            if let Some(step) = self.gone_on(&slug, &old, view)? {
+                moves.push(step);
+            } else if self.is_carried(&slug, oid, view)? {
                 left.push(Move { name: format!("{CLAIMS}/{short}"), from: Some(oid.clone()), to: None });
             } else {
                 moves.push(Move { name: self.claim_ref(&slug), from: None, to: Some(oid.clone()) });
             }
         }
         Ok((moves, left))
+    }
+
+    /// Returns the move of a carried claim to what came after it in the old place, in the very moment that it was
+    /// carried over. What landed then has landed: the base moved with it.
+    fn gone_on(&self, slug: &Slug, old: &Record, view: &View) -> Result<Option<Move>> {
+        let Some(new) = view.claims.get(slug).filter(|new| new.oid != old.oid) else { return Ok(None) };
+        let name = self.claim_ref(slug);
+        let step = |to: Oid| Some(Move { name, from: Some(new.oid.clone()), to: Some(to) });
+        if self.is_ancestor(&new.oid, &old.oid)? {
+            return Ok(step(old.oid.clone()));
+        }
+        let landed = old.claim.landed.as_ref().filter(|_| old.claim.phase == Phase::Completed);
+        let Some(landed) = landed.filter(|_| !new.claim.phase.has_ended()) else { return Ok(None) };
+        if self.is_ancestor(&old.oid, &new.oid)? || !self.is_ancestor(&landed.commit, &view.base)? {
+            return Ok(None);
+        }
+        // Somebody took the session meanwhile. Both chains are kept.
+        Ok(step(self.write_claim(&old.claim, &[&new.oid, &old.oid])?))
     }
 
     /// Whether something came after a claim where claims are branches, be it that it ended.

@@ -65,7 +65,7 @@ impl Work {
             return Ok(vec!["the remote cannot be reached: this is shared with the next verb".to_owned()]);
         }
         match self.shared(slug, &seen, &record) {
-            Ok(_) => Ok(Vec::new()),
+            Ok(_) => Ok(self.apart(slug, &seen)?.into_iter().collect()),
             Err(error) if error.kind == Kind::Unreachable => Ok(vec![error.to_string()]),
             Err(error) => Err(error),
         }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
-    State, Work,
+    Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
+    Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
@@ -23,6 +23,7 @@ const LOCK_FILE: &str = "sessions.lock";
 const ENV_FILE: &str = ".session-env";
 
 /// One commit on the base branch.
+#[derive(Clone)]
 pub(crate) struct Step {
     pub(crate) message: String,
     pub(crate) edits: Vec<Edit>,
@@ -67,28 +68,30 @@ impl Work {
     ) -> Result<Seen> {
         let begun = Instant::now();
         loop {
-            // What others left half done is done on the way.
+            // What others left half done is done on the way, and `step` sees it done.
             self.end_merged(&mut seen)?;
-            let mut steps = self.pending(&seen, None)?;
-            let own = step(&seen)?;
-            if own.is_none() && steps.is_empty() {
-                return Ok(seen);
-            }
-            let (own, other) = own.map_or((None, None), |(step, other)| (Some(step), other));
-            steps.extend(own);
-            if let (Some(last), Some(edit)) = (steps.last_mut(), self.lock_edit(&seen, None)?) {
+            let mut pending = self.pending(&seen, None)?;
+            if let (Some(last), Some(edit)) = (pending.last_mut(), self.lock_edit(&seen, None)?) {
                 last.edits.push(edit);
             }
-            let commit = self.chained(&seen.tree, steps)?;
-            let base = Move {
-                name: self.repo.base_ref(),
-                from: Some(seen.view.base.clone()),
-                to: Some(commit.clone()),
-            };
+            if !pending.is_empty() {
+                seen.tree = self.repo.tree(&self.chained(&seen.tree, pending)?)?;
+            }
+            let (own, other) = step(&seen)?.map_or((None, None), |(step, other)| (Some(step), other));
+            if let Some(mut step) = own.clone() {
+                step.edits.extend(self.lock_edit(&seen, None)?);
+                seen.tree = self.repo.tree(&self.chained(&seen.tree, vec![step])?)?;
+            }
+            let (from, commit) = (seen.view.base.clone(), seen.tree.commit.clone());
+            if commit == from {
+                return Ok(seen);
+            }
+            let base =
+                Move { name: self.repo.base_ref(), from: Some(from.clone()), to: Some(commit.clone()) };
+            let is_alone = other.is_none();
             let moves: Vec<Move> = std::iter::once(base).chain(other).collect();
-            match self.advance_base(&seen.view.base, &commit, &moves)? {
+            match self.advance_base(&from, &commit, &moves)? {
                 Moved::Done => {
-                    seen.tree = self.repo.tree(&commit)?;
                     seen.view.base = commit;
                     return Ok(seen);
                 }
@@ -109,27 +112,58 @@ impl Work {
                     )
                     .next("sess work doctor --repair"));
                 }
-                Moved::Rejected(words) => return Err(self.rejected(&words)),
+                Moved::Rejected(words) => {
+                    let own = own.filter(|_| is_alone && self.repo.remote.is_some());
+                    return Err(match own {
+                        Some(step) => self.rejected_step(&words, &from, step)?,
+                        None => self.rejected(&words),
+                    });
+                }
             }
         }
     }
 
+    /// Says that the base did not move.
     pub(crate) fn rejected(&self, words: &str) -> Error {
-        let place = self.repo.remote.as_deref().unwrap_or("this repository");
+        self.rejected_but(words, |message| Error::new(Kind::Rejected, message))
+    }
+
+    /// Says that the base did not move, and how the commit gets there where nobody may push: by a pull request.
+    fn rejected_step(&self, words: &str, base: &Oid, step: Step) -> Result<Error> {
+        // That of this verb alone: what others left half done is theirs, and may be another thing by then.
+        let commit = self.chained(&self.repo.tree(base)?, vec![step])?;
+        let (remote, base) = (self.repo.remote.as_deref().unwrap_or("."), &self.repo.base);
+        Ok(self.rejected_but(words, |message| {
+            Error::new(
+                Kind::Rejected,
+                format!("{message}; if that is protected, push this commit to a branch, and open a pull request from there to {base}"),
+            )
+            .next(format!("git push {remote} {commit}:refs/heads/work-plan/{}", commit.short()))
+        }))
+    }
+
+    /// Says that work could not be landed, and how it is where nobody may push.
+    pub(crate) fn rejected_landing(&self, words: &str, slug: &Slug) -> Error {
+        self.rejected_but(words, |message| {
+            Error::new(
+                Kind::Rejected,
+                format!("{message}; if that is protected, `land: pr` below `work:` in your configuration lands by pull requests"),
+            )
+            .next(format!("SESS_WORK_LAND=pr sess work complete {slug}"))
+        })
+    }
+
+    /// Says that the base did not move: why, when that is plain, else by `advised` what to do about it.
+    pub(crate) fn rejected_but(&self, words: &str, advised: impl FnOnce(String) -> Error) -> Error {
         let words = words_of(words);
         if is_disk_full(&words) {
             return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
         }
-        let base = &self.repo.base;
-        let (advice, next) = match self.settings.land {
-            Land::Push => (
-                "if it is protected, `land: pr` below `work:` in your configuration lands by pull requests",
-                "sess config show",
-            ),
-            Land::Pr | Land::None => ("somebody who may push to it has to run this", "sess work doctor"),
-        };
-        let message = format!("{place} does not take a commit on {base}: {words}; {advice}");
-        Error::new(Kind::Rejected, message).next(next)
+        if let Some(denied) = self.repo.denied(&words) {
+            return denied;
+        }
+        let place = self.repo.remote.as_deref().unwrap_or("this repository");
+        advised(format!("{place} does not take a commit on {}: {words}", self.repo.base))
     }
 
     /// Moves the base and what goes with it. Without a remote, a checkout of the base follows.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
-    git::{is_disk_full, words_of},
+    git::{is_denied, is_disk_full, words_of},
     projecting::pause,
     workspace::rescue_ref,
 };
@@ -162,13 +162,21 @@ impl Repo {
             return Error::failed(format!("the disk is full, or nothing can be written to it: {words}"))
                 .next("sess work doctor");
         }
-        let is_refused = ["Permission denied", "Authentication failed", "403", "could not read Username"];
-        if is_refused.iter().any(|sign| words.contains(sign)) {
+        if is_denied(&words) {
             return Error::new(Kind::Rejected, format!("{remote} does not let you in: {words}"))
                 .next(format!("git ls-remote {remote}"));
         }
         Error::new(Kind::Unreachable, format!("{remote} cannot be reached: {words}"))
             .next(format!("git ls-remote {remote}"))
+    }
+
+    /// Says that the caller may not write there at all, when that is what git says.
+    pub(crate) fn denied(&self, words: &str) -> Option<Error> {
+        let remote = self.remote.as_deref().filter(|_| is_denied(words))?;
+        let message = format!(
+            "{remote} does not let you write: {words}; ask whoever keeps it, or name another remote that you may push to"
+        );
+        Some(Error::new(Kind::Rejected, message).next("git config intersession.remote <remote>"))
     }
 
     fn view(&self, base: &str, claims: &str, branches: &str, is_old: bool) -> Result<View> {

@@ -25,6 +25,9 @@ pub(crate) const CLAIMS_AS_BRANCHES: &str = "refs/heads/intersession-claims";
 /// Where a clone keeps what is its own, from the top of its main checkout.
 pub const OWN_DIR: &str = ".git/intersession";
 
+/// Says which checkout a clone was made from that is a session's workspace, beside what the clone keeps.
+pub(crate) const MADE_FROM_FILE: &str = "made-from";
+
 /// A clone of a repository.
 #[derive(Clone, Debug)]
 pub struct Repo {
@@ -46,8 +49,19 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// Finds the repository around a directory.
+    /// Finds the repository around a directory. A workspace that is a clone of its own belongs to the one that it was
+    /// made from, as worktrees do.
     pub fn find(dir: &Path) -> Result<Self> {
+        let found = Self::find_here(dir)?;
+        let Some(main) = found.made_from() else { return Ok(found) };
+        let Ok(made_from) = Self::find_here(&main) else { return Ok(found) };
+        let id = found.known_id();
+        let is_same = id.is_some() && id == made_from.known_id();
+        Ok(if is_same { Self { here: found.here, top: found.top, ..made_from } } else { found })
+    }
+
+    /// Finds the repository around a directory, whatever that was made from.
+    pub(crate) fn find_here(dir: &Path) -> Result<Self> {
         let here = Git::new(dir);
         here.check_version()?;
         let asked = [
@@ -107,6 +121,16 @@ impl Repo {
         }
         let as_branches = Arc::new(AtomicBool::new(claims == CLAIMS_AS_BRANCHES && remote.is_some()));
         Ok(Self { here, git, top, common, base, remote, as_branches, is_shallow })
+    }
+
+    /// Returns the checkout that this clone was made from, when it is a session's workspace.
+    fn made_from(&self) -> Option<PathBuf> {
+        let text = fs::read_to_string(self.common.join("intersession").join(MADE_FROM_FILE)).ok()?;
+        Some(PathBuf::from(text.trim_end_matches('\n')))
+    }
+
+    fn known_id(&self) -> Option<String> {
+        read_id(&self.common.join("intersession/clone-id"))
     }
 
     pub fn top(&self) -> &Path {

@@ -40,11 +40,13 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
     match (claim.phase, dir) {
         (phase, None) if phase.has_ended() => Standing::Unknown,
         (_, None) => Standing::Lost(boxed()),
-        (Phase::Active | Phase::Landing, Some(State::Active)) => Standing::Held(boxed()),
         (Phase::Landing, Some(State::Completed)) => Standing::Merged(boxed()),
+        // What was offered to others may be merged when somebody works on it again: it has landed then.
+        (Phase::Active, Some(State::Completed)) if claim.offered => Standing::Merged(boxed()),
+        // Its directory moves with the merge, and not before: that would be in the way of it.
+        (Phase::Landing, Some(_)) | (Phase::Active, Some(State::Active)) => Standing::Held(boxed()),
         // Work that lands takes its claim with it: what is shown as completed all the same was moved by hand.
-        (Phase::Active, Some(State::Completed)) => pending(State::Active),
-        (Phase::Active | Phase::Landing, Some(State::Drafting | State::Planned | State::Abandoned)) => {
+        (Phase::Active, Some(State::Drafting | State::Planned | State::Completed | State::Abandoned)) => {
             pending(State::Active)
         }
         (Phase::Released, Some(State::Active)) => pending(State::Planned),
@@ -88,8 +90,10 @@ pub enum Verb {
     Ready,
     Unready,
     Claim,
-    /// To write on its branch, renew its lease, amend its plan, land, complete, abandon or release it.
+    /// To write on its branch, renew its lease, amend its plan or land what there is.
     Own,
+    /// To complete, abandon or release it, or to work in its workspace towards that.
+    End,
     Takeover {
         force: bool,
     },
@@ -110,6 +114,10 @@ pub enum Refusal {
     Dispossessed(Slug, String),
     #[error("the lease of {0} lasts until {1}: it is not stale")]
     NotStale(Slug, Timestamp),
+    #[error("{told}: completing it again replaces what waits, releasing or abandoning it takes that back")]
+    Waits { slug: Slug, told: String },
+    #[error("{told}: nobody has to go on with it")]
+    NotLeft { slug: Slug, told: String },
     #[error("{0} is shown as active, and nobody has claimed it: somebody removed the claim by hand")]
     Orphaned(Slug),
     #[error("{0} is claimed, and its directory is gone from the base branch")]
@@ -152,13 +160,19 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
             None if state == State::Planned => Ok(()),
             None => wrong(state, "planned"),
         },
-        Verb::Own => match holder {
+        Verb::Own | Verb::End => match holder {
+            Some(claim) if claim.owner.includes(who) && claim.waits() && verb == Verb::Own => {
+                Err(Refusal::Waits { slug: slug.clone(), told: claim.told(now) })
+            }
             Some(claim) if claim.owner.includes(who) => Ok(()),
             Some(claim) => claimed(claim),
             None => wrong(state, "active, and claimed by you"),
         },
         Verb::Takeover { force } => match holder {
             Some(claim) if force || claim.is_stale(now) => Ok(()),
+            Some(claim) if claim.waits() => {
+                Err(Refusal::NotLeft { slug: slug.clone(), told: claim.told(now) })
+            }
             Some(claim) => Err(Refusal::NotStale(slug.clone(), claim.lapses_at())),
             None => wrong(state, "active"),
         },
@@ -206,6 +220,7 @@ mod tests {
             nonce: String::new(),
             reason: None,
             landed: None,
+            offered: phase == Phase::Landing,
             unknown: serde_json::Map::new(),
         }
     }
@@ -248,7 +263,7 @@ mod tests {
             [
                 "rests drafting",
                 "pending active",
-                "pending active",
+                "held",
                 "rests drafting",
                 "rests drafting",
                 "pending abandoned",
@@ -256,7 +271,7 @@ mod tests {
             [
                 "rests planned",
                 "pending active",
-                "pending active",
+                "held",
                 "rests planned",
                 "rests planned",
                 "pending abandoned",
@@ -273,7 +288,7 @@ mod tests {
             [
                 "rests abandoned",
                 "pending active",
-                "pending active",
+                "held",
                 "rests abandoned",
                 "rests abandoned",
                 "rests abandoned",
@@ -295,17 +310,20 @@ mod tests {
             Err(Refusal::Claimed { .. }) => "claimed",
             Err(Refusal::Dispossessed(..)) => "lost it",
             Err(Refusal::NotStale(..)) => "not stale",
+            Err(Refusal::Waits { .. }) => "waits",
+            Err(Refusal::NotLeft { .. }) => "not left",
             Err(Refusal::Orphaned(_)) => "orphaned",
             Err(Refusal::Lost(_)) => "lost",
         }
     }
 
-    const VERBS: [Verb; 8] = [
+    const VERBS: [Verb; 9] = [
         Verb::Edit,
         Verb::Ready,
         Verb::Unready,
         Verb::Claim,
         Verb::Own,
+        Verb::End,
         Verb::Takeover { force: false },
         Verb::Takeover { force: true },
         Verb::Retry,
@@ -313,20 +331,19 @@ mod tests {
 
     #[test]
     fn every_verb_has_its_answer_in_every_standing() {
-        // Edit, ready, unready, claim, own, takeover, forced takeover, retry: by the owner, by another agent of the
-        // same clone, and by another clone, while the lease lasts.
-        let free = |answers: [&'static str; 8]| [answers, answers, answers];
-        let all = |answer: &'static str| free([answer; 8]);
-        let held = [
-            ["claimed", "claimed", "claimed", "yes", "yes", "not stale", "yes", "claimed"],
-            ["claimed", "claimed", "claimed", "claimed", "claimed", "not stale", "yes", "claimed"],
-            ["claimed", "claimed", "claimed", "claimed", "claimed", "not stale", "yes", "claimed"],
-        ];
-        let (no, yes) = ("state", "yes");
-        let drafting = free([yes, yes, no, no, no, no, no, no]);
-        let planned = free([yes, no, yes, yes, no, no, no, no]);
-        let completed = free([no; 8]);
-        let abandoned = free([no, no, no, no, no, no, no, yes]);
+        // Edit, ready, unready, claim, own, end, takeover, forced takeover, retry: by the owner, by another agent of
+        // the same clone, and by another clone, while the lease lasts.
+        let free = |answers: [&'static str; 9]| [answers, answers, answers];
+        let all = |answer: &'static str| free([answer; 9]);
+        let (no, yes, held) = ("state", "yes", "claimed");
+        let others = [held, held, held, held, held, held, "not stale", yes, held];
+        let active = [[held, held, held, yes, yes, yes, "not stale", yes, held], others, others];
+        let others = [held, held, held, held, held, held, "not left", yes, held];
+        let landing = [[held, held, held, yes, "waits", yes, "not left", yes, held], others, others];
+        let drafting = free([yes, yes, no, no, no, no, no, no, no]);
+        let planned = free([yes, no, yes, yes, no, no, no, no, no]);
+        let completed = free([no; 9]);
+        let abandoned = free([no, no, no, no, no, no, no, no, yes]);
         let who = [owner("ann", Some("one")), owner("ann", Some("two")), owner("bob", Some("one"))];
         for dir in DIRS {
             for phase in PHASES {
@@ -336,7 +353,8 @@ mod tests {
                     "unknown" => all("not found"),
                     "orphaned" => all("orphaned"),
                     "lost" => all("lost"),
-                    "held" | "pending active" => held,
+                    "held" if phase == Some(Phase::Landing) => landing,
+                    "held" | "pending active" => active,
                     "rests drafting" => drafting,
                     "rests planned" | "pending planned" => planned,
                     "rests completed" | "pending completed" | "merged" => completed,
@@ -351,6 +369,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_offered_has_landed_when_it_is_merged_whoever_has_it_by_then() {
+        let mut taken = claim(Phase::Active);
+        assert_eq!(told(&standing(Some(State::Completed), Some(&taken))), "pending active");
+        taken.offered = true;
+        assert_eq!(told(&standing(Some(State::Completed), Some(&taken))), "merged");
+        assert_eq!(told(&standing(Some(State::Planned), Some(&taken))), "pending active");
+    }
+
+    #[test]
+    fn what_waits_to_be_merged_does_not_lapse() {
+        let standing = standing(Some(State::Active), Some(&claim(Phase::Landing)));
+        let (ann, bob) = (owner("ann", Some("one")), owner("bob", None));
+        assert_eq!(answer(Verb::Takeover { force: false }, &standing, &bob, at(600)), "not left");
+        assert_eq!(answer(Verb::Takeover { force: true }, &standing, &bob, at(600)), "yes");
+        assert_eq!(answer(Verb::Own, &standing, &ann, at(600)), "waits");
+        assert_eq!(answer(Verb::End, &standing, &ann, at(600)), "yes");
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub struct Status {
     /// Files of the workspace with changes that are not committed.
     pub uncommitted: Vec<String>,
     pub gates: Vec<GateStatus>,
+    /// What `complete` will not let through.
+    pub refused: Vec<String>,
+    /// That somebody changed the plan on the base, and what to run about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_plan: Option<String>,
     pub drift: DriftCounts,
     /// The remote could not be asked: this is what was seen last.
     pub is_old: bool,
@@ -70,7 +75,7 @@ impl Work {
                 let told = self.repo.git.text(["rev-list", "--left-right", "--count", &both])?;
                 let mut counts = told.split_whitespace().map(|count| count.parse().unwrap_or_default());
                 let (behind, ahead) = (counts.next().unwrap_or_default(), counts.next().unwrap_or_default());
-                let shared = seen.view.branches.get(slug) == Some(tip);
+                let shared = seen.shared_tip(slug) == Some(tip);
                 Some(BranchStatus { name: slug.branch(), ahead, behind, shared })
             }
         };
@@ -106,6 +111,8 @@ impl Work {
                 subsessions: drift.subsessions.len(),
                 amendments: drift.amendments.len(),
             },
+            refused: drift.refused,
+            base_plan: drift.base_plan,
             is_old: seen.view.is_old,
         })
     }

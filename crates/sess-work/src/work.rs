@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Error, Owner, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
+    Error, Oid, Owner, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
     state::SESSIONS_DIR,
 };
 
@@ -85,6 +85,18 @@ impl Seen {
         self.view.claims.get(slug)
     }
 
+    /// Returns the last commit of a session's branch that others see; of what waits to be merged, the last of those
+    /// that it was made of, which its claim keeps also when the branch is gone.
+    pub(crate) fn shared_tip(&self, slug: &Slug) -> Option<&Oid> {
+        let shared = self.view.branches.get(slug);
+        let waiting = self.record(slug).filter(|record| record.claim.waits());
+        let landed = waiting.and_then(|record| record.claim.landed.as_ref());
+        match (shared, landed) {
+            (Some(shared), Some(landed)) if landed.commit != *shared => Some(shared),
+            (shared, landed) => landed.map(|landed| &landed.tip).or(shared),
+        }
+    }
+
     /// Returns every session, whether it has a directory or only a claim.
     pub fn slugs(&self) -> Vec<Slug> {
         let mut slugs: Vec<Slug> = self.tree.entries.keys().chain(self.view.claims.keys()).cloned().collect();
@@ -140,7 +152,9 @@ impl Work {
             Err(refusal) => refusal,
         };
         Err(match refusal {
-            Refusal::Claimed { told, .. } if verb == Verb::Own && self.had(slug, seen)? => {
+            Refusal::Claimed { told, .. }
+                if matches!(verb, Verb::Own | Verb::End) && self.had(slug, seen)? =>
+            {
                 Refusal::Dispossessed(slug.clone(), told)
             }
             refusal => refusal,
@@ -155,12 +169,17 @@ impl Work {
 
     /// Fails unless a session is the caller's.
     pub fn check_own(&self, slug: &Slug) -> Result<()> {
-        self.own_record(slug, &self.see_or_recall()?).map(drop)
+        self.record_for(Verb::End, slug, &self.see_or_recall()?).map(drop)
     }
 
-    /// Returns the record of a session that the caller has.
+    /// Returns the record of a session that the caller has and goes on with.
     pub(crate) fn own_record(&self, slug: &Slug, seen: &Seen) -> Result<Record> {
-        self.check(Verb::Own, slug, seen)?;
+        self.record_for(Verb::Own, slug, seen)
+    }
+
+    /// Returns the record of a session that the caller has, and may do this with.
+    pub(crate) fn record_for(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<Record> {
+        self.check(verb, slug, seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
         Ok(record.clone())

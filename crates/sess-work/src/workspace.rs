@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Claim, Error, Move, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
     git::words_of,
+    repo::MADE_FROM_FILE,
     state::SESSIONS_DIR,
     tree::{Edit, File, PLAIN},
 };
@@ -53,6 +54,11 @@ impl Work {
         let apart = path.with_file_name(format!("{slug}{}", self.workspace_suffix()));
         let is_foreign = path.join(".git").exists() && !self.is_ours(&path);
         if is_foreign || apart.join(".git").exists() { apart } else { path }
+    }
+
+    /// Whether a workspace was made for a session, and was not there before.
+    pub(crate) fn is_made_for(&self, slug: &Slug, workspace: &Path) -> bool {
+        workspace == self.usual_path(slug)
     }
 
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
@@ -132,12 +138,6 @@ impl Work {
             (None, None) => start,
             (None, Some(shared)) => shared,
             (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
-            // What waits to be merged was made of the branch, and is not where it goes on.
-            (Some(own), Some(shared))
-                if claim.landed.as_ref().is_some_and(|landed| landed.commit == *shared) =>
-            {
-                own
-            }
             (Some(_), Some(shared)) => shared,
             (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
             (Some(_), None) => start,
@@ -274,12 +274,16 @@ impl Work {
             }
         }
         if self.repo.has_hooks()? {
-            crate::Repo::find(path)?.install_hooks(&mut crate::InitReport::default())?;
+            crate::Repo::find_here(path)?.install_hooks(&mut crate::InitReport::default())?;
         }
         // It is the same owner's, however many clones there are.
         let dir = path.join(".git/intersession");
         fs::create_dir_all(&dir)
             .and_then(|()| fs::write(dir.join("clone-id"), format!("{}\n", self.owner.clone)))
+            .and_then(|()| {
+                let main = self.repo.git.dir().as_os_str().as_encoded_bytes();
+                fs::write(dir.join(MADE_FROM_FILE), [main, b"\n"].concat())
+            })
             .and_then(|()| fs::rename(path, whole))
             .map_err(failed)
     }
@@ -437,13 +441,40 @@ impl Work {
         if shared == Some(&tip) {
             return Ok(None);
         }
-        if let Some(shared) = shared
-            && !self.repo.is_ancestor(shared, &tip)?
-        {
-            tracing::warn!(%slug, "the session's branch went another way where others see it");
+        if self.apart(slug, seen)?.is_some() {
             return Ok(None);
         }
         Ok(Some(Move { name: format!("refs/heads/{}", slug.branch()), from: shared.cloned(), to: Some(tip) }))
+    }
+
+    /// Says so when the session's branch went another way where others see it: nothing is shared then.
+    pub(crate) fn apart(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
+        let (Some(tip), Some(shared)) = (self.tip(slug)?, seen.view.branches.get(slug)) else {
+            return Ok(None);
+        };
+        // What waits to be merged was made of this branch.
+        let is_own = seen.shared_tip(slug).is_some_and(|made_of| made_of != shared);
+        if self.repo.remote.is_none() || is_own || self.repo.is_ancestor(shared, &tip)? {
+            return Ok(None);
+        }
+        let place = self.workspace_path(slug);
+        Ok(Some(format!(
+            "{} at {} has commits that are not here, and nothing is shared until they are: run `git -C {} pull --no-rebase {1} {0}`",
+            slug.branch(),
+            self.repo.remote.as_deref().unwrap_or_default(),
+            crate::quoted(place.display())
+        )))
+    }
+
+    /// Returns the move that takes a session's branch from what waits to be merged back to what that was made of.
+    pub(crate) fn taken_back(&self, slug: &Slug, seen: &Seen) -> Option<Move> {
+        let (shared, made_of) = (seen.view.branches.get(slug), seen.shared_tip(slug)?);
+        let is_here = self.repo.commit(made_of.as_str()).is_ok_and(|found| found.is_some());
+        (shared != Some(made_of) && is_here && self.repo.remote.is_some()).then(|| Move {
+            name: format!("refs/heads/{}", slug.branch()),
+            from: shared.cloned(),
+            to: Some(made_of.clone()),
+        })
     }
 
     /// Commits files on the session's branch. A checkout of it follows, whatever else is changed there.
@@ -478,7 +509,7 @@ impl Work {
             })?;
         // A clone of its own has objects of its own.
         let repo = match &workspace {
-            Some(path) if self.is_clone(path) => crate::Repo::find(path)?,
+            Some(path) if self.is_clone(path) => crate::Repo::find_here(path)?,
             _ => self.repo.clone(),
         };
         let files = &files(&|name| match &workspace {
@@ -643,7 +674,7 @@ impl Work {
             notices.push(format!("the workspace {} stays: {what}", path.display()));
             Ok(false)
         };
-        if path != self.usual_path(slug) {
+        if !self.is_made_for(slug, path) {
             return keep("it was there before the session".to_owned());
         }
         if let Some(what) = self.only_here(slug, path)? {

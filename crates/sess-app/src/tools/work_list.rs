@@ -49,6 +49,9 @@ struct WorkRow {
     stale: bool,
     /// It is yours.
     mine: bool,
+    /// What else there is to know, such as that its work is done and waits to be merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// The last line of its worklog.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_log: Option<String>,
@@ -103,6 +106,7 @@ fn row(row: sess_work::Row) -> WorkRow {
             Some(agent) => format!("{agent} of {}", holder.name),
             None => holder.name,
         }),
+        note: row.note,
         last_log: row.last_log,
     }
 }
@@ -114,5 +118,6 @@ fn line(row: &WorkRow) -> String {
         (None, _, true) => ", can be claimed".to_owned(),
         (None, _, false) => String::new(),
     };
-    format!("{} ({}{who}): {}\n", row.slug, row.state, row.title)
+    let note = row.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+    format!("{} ({}{who}{note}): {}\n", row.slug, row.state, row.title)
 }

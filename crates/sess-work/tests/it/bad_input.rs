@@ -12,7 +12,7 @@ use std::{
 
 use sess_core::Timestamp;
 use sess_work::{
-    ClaimOptions, Draft, Error, InitOptions, Kind, Land, Note, Repo, Settings, Slug, State, Who, Work,
+    ClaimOptions, Draft, Error, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work,
 };
 
 use crate::lab::{Lab, now, planned, work, work_with};
@@ -194,17 +194,14 @@ fn a_remote_that_rejects_the_landing_loses_nothing() {
     let text = "#!/bin/sh\nwhile read old new ref; do [ $ref = refs/heads/main ] && { echo 'main is \u{1b}[31mprotected'; exit 1; }; done; exit 0\n";
     fs::write(&hook, text).expect("written");
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
-    let told = check(own.complete(&slug, None), Kind::Rejected, "sess config show");
+    let told = check(own.complete(&slug, None), Kind::Rejected, "SESS_WORK_LAND=pr sess work complete");
     assert!(told.contains("protected") && !told.contains('\u{1b}'), "{told}");
     assert!(told.contains("land: pr"), "{told}");
     assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Active));
     // A claim stands although the base does not show it.
     let other = Draft { title: "Other".to_owned(), ..Draft::default() };
-    check(own.draft(None, &other, None), Kind::Rejected, "sess config show");
-    // Whoever set that already is told something else.
-    let by_request = work_with(own.repo().top(), Settings { land: Land::Pr, ..Settings::default() });
-    let told = check(by_request.draft(None, &other, None), Kind::Rejected, "sess work doctor");
-    assert!(!told.contains("land: pr") && told.contains("somebody who may push"), "{told}");
+    let told = check(own.draft(None, &other, None), Kind::Rejected, "git push origin ");
+    assert!(!told.contains("land: pr") && told.contains("pull request"), "{told}");
     fs::remove_file(&hook).expect("removed");
     let planned = planned(&own, "Next");
     fs::write(&hook, text).expect("written");

@@ -247,5 +247,172 @@ fn nothing_that_is_only_there_is_cleaned_up() {
     }
     assert!(place.join("late.txt").is_file());
     let findings = own.doctor(false).expect("checked").findings;
-    assert!(findings.iter().any(|finding| finding.contains("sess work gc")), "{findings:?}");
+    // None of them goes by cleaning up alone.
+    assert!(!findings.iter().any(|finding| finding.contains("ended: run `sess work gc`")), "{findings:?}");
+    assert!(findings.iter().any(|finding| finding.contains("notes.txt: look after that")), "{findings:?}");
+    shell(&dir, command(&findings, "commits that did not land"));
+    assert!(!place.exists());
+    shell(&dir, command(&own.doctor(false).expect("checked").findings, "commits that did not land"));
+    lab.git(&dir, &["stash", "drop", "--quiet"]);
+    own.gc(false).expect("cleaned up");
+    let findings = own.doctor(false).expect("checked").findings;
+    assert!(
+        findings.len() == 2 && !findings.iter().any(|found| found.contains(stashed.as_str())),
+        "{findings:?}"
+    );
+}
+
+/// Returns the command that a finding says to run.
+#[track_caller]
+fn command<'a>(findings: &'a [String], words: &str) -> &'a str {
+    let finding = findings.iter().find(|finding| finding.contains(words));
+    let finding = finding.unwrap_or_else(|| panic!("{words} in {findings:?}"));
+    finding.rsplit_once("run `").expect("a command").1.trim_end_matches('`')
+}
+
+#[track_caller]
+fn shell(dir: &std::path::Path, command: &str) {
+    let ended =
+        std::process::Command::new("sh").args(["-c", command]).current_dir(dir).output().expect("sh runs");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn adopted_work_that_landed_is_cleaned_up_as_the_doctor_says() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let wild = lab.path().join("wild");
+    lab.git(&dir, &["worktree", "add", "--quiet", "-b", "wild", &wild.to_string_lossy()]);
+    fs::write(wild.join("a.rs"), "fn a() {}\n").expect("written");
+    lab.git(&wild, &["add", "."]);
+    lab.git(&wild, &["commit", "--quiet", "-m", "wild"]);
+    let slug = own.adopt(Some(&wild), Some("Wild")).expect("adopted").record.claim.slug;
+    own.complete(&slug, None).expect("completed");
+    let gc = own.gc(true).expect("looked");
+    assert!(gc.workspaces.iter().all(|item| !item.removed), "{gc:?}");
+    let findings = own.doctor(false).expect("checked").findings;
+    shell(&dir, command(&findings, "was there before"));
+    assert!(wild.join("a.rs").is_file());
+    let findings = own.doctor(false).expect("checked").findings;
+    assert_eq!(command(&findings, "has ended"), "sess work gc");
+    own.gc(false).expect("cleaned up");
+    assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_claim_that_is_damaged_or_gone_is_not_one_that_ended() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (gone, damaged) = (planned(&own, "Gone"), planned(&own, "Damaged"));
+    for slug in [&gone, &damaged] {
+        own.claim(slug, &ClaimOptions::default()).expect("claimed");
+    }
+    lab.git(&lab.hub(), &["update-ref", "-d", &claim_ref(&gone)]);
+    lab.git(&lab.hub(), &["update-ref", &claim_ref(&damaged), "main"]);
+    let checkup = own.doctor(false).expect("checked");
+    assert!(!checkup.findings.iter().any(|finding| finding.contains("ended")), "{checkup:?}");
+    assert_eq!(row(&checkup, &gone).next.as_deref(), Some("sess work doctor --repair"));
+    assert_eq!(command(&checkup.findings, "is damaged"), "sess work doctor --repair");
+    let findings = own.doctor(true).expect("repaired").findings;
+    // They are planned again, and what is left of them can go.
+    assert_eq!(command(&findings, "has ended"), "sess work gc");
+    own.gc(false).expect("cleaned up");
+    assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_plan_that_somebody_changes_on_the_base_is_told_and_never_dropped_in_silence() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (taken, left) = (planned(&ann, "Taken over"), planned(&ann, "Left"));
+    for slug in [&taken, &left] {
+        ann.claim(slug, &ClaimOptions::default()).expect("claimed");
+    }
+    assert_eq!(ann.drift(&taken).expect("told").base_plan, None);
+    by_hand(&lab, "hand", |dir| {
+        for slug in [&taken, &left] {
+            let path = dir.join(State::Active.dir_of(slug)).join("SESSION.md");
+            let text = fs::read_to_string(&path).expect("a plan").replace("Because.", "Because of Bob.");
+            fs::write(&path, text).expect("written");
+        }
+    });
+    let findings = ann.doctor(false).expect("checked").findings;
+    for slug in [&taken, &left] {
+        assert!(command(&findings, &format!("SESSION.md of {slug}")).contains(&format!("amend {slug}")));
+        let told = ann.drift(slug).expect("told").base_plan.expect("it was changed");
+        assert!(told.contains("changed on main by User hand"), "{told}");
+        assert_eq!(ann.status(slug).expect("told").base_plan, Some(told));
+        assert_eq!(ann.land(slug).expect_err("it would be overwritten").kind, Kind::Policy);
+    }
+    // As the command does it.
+    let asked = command(&findings, &format!("SESSION.md of {taken}")).split(' ').nth(2).expect("a blob");
+    let text = ann.show(&taken, &ann.see().expect("seen")).expect("shown").plan;
+    assert_eq!(lab.git(&lab.path().join("ann"), &["show", asked]), text.trim_end());
+    assert!(text.contains("Because of Bob."));
+    ann.amend(&taken, Some(&text), "as Bob has it").expect("amended");
+    assert_eq!(ann.drift(&taken).expect("told").base_plan, None);
+    let done = ann.complete(&taken, None).expect("completed");
+    assert_eq!(done.notices, Vec::<String>::new());
+    let notices = ann.complete(&left, None).expect("completed").notices;
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert!(notice.contains("was changed on main") && notice.contains("git show "), "{notice}");
+}
+
+#[test]
+fn everything_that_will_not_land_is_told_at_once() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Refused");
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    assert_eq!(ann.drift(&slug).expect("told").refused, Vec::<String>::new());
+    let plan = State::Active.dir_of(&slug) + "/SESSION.md";
+    let knowledge = ["_AGENTS/knowledge/one.md", "_AGENTS/knowledge/deep/two.md"];
+    fs::create_dir_all(place.join("_AGENTS/knowledge/deep")).expect("made");
+    for path in knowledge {
+        fs::write(place.join(path), "known\n").expect("written");
+    }
+    fs::set_permissions(place.join(&plan), fs::Permissions::from_mode(0o644)).expect("set");
+    fs::write(place.join(&plan), "# Another\n").expect("written");
+    let told = |refused: &[String]| {
+        let all = refused.join("\n");
+        assert!(refused.len() == 2 && all.contains("SESSION.md"), "{refused:?}");
+        assert!(knowledge.iter().all(|path| all.contains(path)), "{refused:?}");
+    };
+    // Before it is committed, and after.
+    for is_committed in [false, true] {
+        if is_committed {
+            lab.git(&place, &["add", "."]);
+            lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] docs: all wrong")]);
+        }
+        told(&ann.drift(&slug).expect("told").refused);
+        told(&ann.status(&slug).expect("told").refused);
+    }
+    let refused = ann.complete(&slug, None).expect_err("policy");
+    assert_eq!(refused.kind, Kind::Policy);
+    assert!(refused.message().contains("SESSION.md"), "{refused}");
+    assert!(knowledge.iter().all(|path| refused.message().contains(path)), "{refused}");
+}
+
+#[test]
+fn a_workspace_that_is_a_clone_goes_also_when_its_owner_stands_in_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "Cloned");
+    let options = ClaimOptions { workspace: sess_work::Workspace::Clone, ..ClaimOptions::default() };
+    let place = own.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
+    let inside = work(&place);
+    assert_eq!(inside.meant(None).expect("it is known here"), slug);
+    inside.note(&slug, sess_work::Note::Log, "from inside").expect("logged");
+    fs::write(place.join("a.rs"), "fn a() {}\n").expect("written");
+    lab.git(&place, &["add", "."]);
+    lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a")]);
+    let done = inside.complete(&slug, None).expect("completed");
+    assert_eq!(done.notices, Vec::<String>::new());
+    assert!(!place.exists() && dir.join("readme.md").is_file());
+    assert_eq!(lab.files("main", "a.rs"), ["a.rs"]);
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session", "refs/intersession/claims"]), "");
+    assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
 }

@@ -14,4 +14,5 @@ mod model;
 mod plans;
 mod races;
 mod reality;
+mod requests;
 mod setup;

@@ -56,13 +56,8 @@ impl Act {
             Self::Unready => Verb::Unready,
             Self::Edit => Verb::Edit,
             Self::Claim => Verb::Claim,
-            Self::Note
-            | Self::Heartbeat
-            | Self::Sync
-            | Self::Land
-            | Self::Release
-            | Self::Abandon
-            | Self::Complete => Verb::Own,
+            Self::Note | Self::Heartbeat | Self::Sync | Self::Land => Verb::Own,
+            Self::Release | Self::Abandon | Self::Complete => Verb::End,
             Self::Takeover { force } => Verb::Takeover { force },
             Self::Retry => Verb::Retry,
             Self::Wait => return None,

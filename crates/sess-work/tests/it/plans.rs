@@ -88,3 +88,58 @@ fn a_template_that_makes_no_plan_is_named() {
         own.list(&own.see().expect("seen")).expect("listed").iter().all(|row| row.state != State::Drafting)
     );
 }
+
+#[test]
+fn what_can_be_claimed_stays_as_ready_let_it_through() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Planned");
+    let (before, plan) = own.editable(&slug).expect("a plan");
+    for (text, misses) in [
+        ("", "no text under ## Context, and no checkbox"),
+        ("# X\n\n## Context\n\nc\n", "no checkbox"),
+        ("# X\n\n## Acceptance Criteria\n\n- [ ] a\n", "no text under ## Context"),
+    ] {
+        let refused = own.edit(&slug, Some(&before), text).expect_err("it is not ready");
+        assert_eq!(refused.kind, Kind::WrongState, "{refused}");
+        assert!(refused.message().contains(misses), "{refused}");
+        assert_eq!(refused.next_command(), format!("sess work unready {slug}"));
+    }
+    assert_eq!(own.editable(&slug).expect("a plan").1, plan);
+    own.unready(&slug).expect("a draft");
+    own.edit(&slug, None, "").expect("a draft may be anything");
+}
+
+#[test]
+fn a_plan_is_changed_where_a_claim_that_ended_leads_it() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (edited, undone) = (planned(&ann, "Edited"), planned(&ann, "Undone"));
+    for slug in [&edited, &undone] {
+        ann.claim(slug, &ClaimOptions::default()).expect("claimed");
+        let seen = ann.see().expect("seen").record(slug).expect("a claim").clone();
+        // Given back, and nobody could show it yet.
+        let hook = lab.hub().join("hooks/pre-receive");
+        fs::write(
+            &hook,
+            "#!/bin/sh\nwhile read old new ref; do [ $ref != refs/heads/main ] || exit 1; done\n",
+        )
+        .expect("written");
+        fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+        ann.release(slug, None).expect("given back");
+        fs::remove_file(&hook).expect("removed");
+        assert_eq!(bob.see().expect("seen").tree.state(slug), Some(State::Active), "{seen:?}");
+        match slug == &edited {
+            true => bob.edit(slug, None, &bob.editable(slug).expect("a plan").1.replace("Because.", "So.")),
+            false => bob.unready(slug),
+        }
+        .expect("changed");
+    }
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.tree.odd, Vec::<String>::new());
+    assert_eq!(
+        (seen.tree.state(&edited), seen.tree.state(&undone)),
+        (Some(State::Planned), Some(State::Drafting))
+    );
+    assert_eq!(plan_of(&bob, &edited).context.trim(), "So.");
+}

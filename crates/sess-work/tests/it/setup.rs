@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use sess_work::{ClaimOptions, InitOptions, Kind, Slug, Work};
+use sess_work::{ClaimOptions, InitOptions, Kind, Slug, State, Work};
 
 use crate::lab::{Lab, planned, work};
 
@@ -390,4 +390,51 @@ fn a_directory_of_hooks_that_is_named_from_the_top_works_in_workspaces_too() {
     own.uninstall().expect("removed");
     assert_eq!(fs::read(dir.join(".git/config")).expect("read"), config);
     assert_eq!(fs::read_to_string(dir.join("own hooks/pre-commit")).expect("read"), theirs);
+}
+
+#[test]
+fn what_lands_while_claims_move_to_another_place_has_landed() {
+    for is_taken_meanwhile in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (lab.clone_named("ann"), lab.clone_named("bob"));
+        let own = work(&ann);
+        let (slug, workspace) = claimed(&lab, &own, "In flight");
+        fs::write(workspace.join("a.rs"), "fn a() {}\n").expect("written");
+        lab.git(&workspace, &["add", "a.rs"]);
+        lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a")]);
+        // Somebody else carries the claim over, as it was, when the landing is on its way; in the one case it is
+        // changed in its new place right after.
+        let claim = lab.git(&lab.hub(), &["rev-parse", &format!("refs/intersession/claims/{slug}")]);
+        let renewed = lab.git(
+            &lab.hub(),
+            &[
+                "-c",
+                "user.name=x",
+                "-c",
+                "user.email=x@example.com",
+                "commit-tree",
+                &format!("{claim}^{{tree}}"),
+                "-p",
+                &claim,
+                "-m",
+                "renewed",
+            ],
+        );
+        let carried = if is_taken_meanwhile { &renewed } else { &claim };
+        let hook = format!(
+            "#!/bin/sh\nunset GIT_QUARANTINE_PATH\ngrep -q refs/heads/main || exit 0\n\
+             git update-ref refs/heads/intersession-here main\n\
+             git update-ref refs/heads/intersession-claims/{slug} {carried}\nrm \"$0\"\n"
+        );
+        write(&lab.hub().join("hooks/pre-receive"), &hook, 0o755);
+        own.complete(&slug, None).expect("completed");
+        for who in [work(&bob), work(&ann)] {
+            who.roll_forward().expect("nothing is left to do");
+            let seen = who.see().expect("seen");
+            assert_eq!(seen.tree.state(&slug), Some(State::Completed), "it has landed");
+            assert_eq!(seen.standing(&slug).state(), Some(State::Completed));
+        }
+        let old = lab.git(&lab.hub(), &["for-each-ref", "refs/intersession/claims"]);
+        assert_eq!(old, "", "what was carried over is done with");
+    }
 }

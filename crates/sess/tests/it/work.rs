@@ -675,3 +675,26 @@ fn a_file_that_is_trusted_counts_in_workspaces_too() {
     lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
     lab.ok(&workspace, &["complete"]);
 }
+
+#[test]
+fn what_waits_to_be_merged_is_told_wherever_it_is_shown() {
+    let lab = Lab::new();
+    let slug = lab.planned("Wait");
+    // An empty plan is none that can be claimed.
+    lab.fails("ann", &["edit", &slug, "--file", "-"], 3, "no text under ## Context, and no checkbox");
+    let workspace = lab.worked_on(&slug, "a.txt", "a\n");
+    let mut complete = lab.world.command(["work", "complete"]);
+    complete.env("SESS_WORK_LAND", "pr").current_dir(&workspace);
+    let done = Run::from(complete.output().expect("sess starts"));
+    assert!(done.code == 0 && done.stdout.contains("waits to be merged"), "{done:?}");
+    for shown in [&["list"][..], &["show", &slug], &["status", &slug], &["board"]] {
+        let told = lab.ok("ann", shown);
+        assert!(told.contains("waits to be merged") && !told.contains("lapsed"), "{shown:?}: {told}");
+    }
+    assert_eq!(lab.json("ann", &["status", &slug])["lease"]["waits"], true);
+    lab.fails(&workspace, &["log", "more"], 3, "waits to be merged");
+    lab.fails(&workspace, &["takeover"], 3, "waits to be merged");
+    let released = lab.run("ann", &["work", "release", &slug]);
+    assert!(released.code == 0 && released.stderr.contains("close the pull request"), "{released:?}");
+    assert!(!released.stderr.contains("WARN"), "{released:?}");
+}

@@ -18,7 +18,7 @@ use serde_json::json;
 use sess_core::Timestamp;
 use sess_work::{Row, State, Work};
 
-use super::{Here, holder_of, lease_left};
+use super::{Here, holder_of, lease_of};
 use crate::{config::now, output::one_line};
 
 /// How often it looks by itself: each look asks the remote.
@@ -129,14 +129,15 @@ fn columns(rows: &[Row]) -> Vec<(State, Vec<&Row>)> {
 fn card(row: &Row, now: Timestamp) -> Vec<String> {
     let mut lines = vec![one_line(&row.title), row.slug.to_string()];
     if let Some(holder) = &row.holder {
-        lines.push(one_line(&format!("{} · {}", holder_of(holder), lease_left(&holder.until, now))));
+        lines.push(one_line(&format!("{} · {}", holder_of(holder), lease_of(holder, now))));
     }
     if !row.waits_for.is_empty() {
         lines.push(format!("waits for {}", row.waits_for.join(", ")));
     }
     let is_open = !matches!(row.state, State::Completed | State::Abandoned);
     lines.extend(row.last_log.as_deref().filter(|_| is_open).map(one_line));
-    lines.extend(row.note.as_deref().map(one_line));
+    let is_said = row.holder.as_ref().is_some_and(|holder| holder.waits);
+    lines.extend(row.note.as_deref().filter(|_| !is_said).map(one_line));
     lines
 }
 
@@ -231,6 +232,7 @@ mod tests {
             since: "2025-10-14T00:00:00Z".to_owned(),
             until: "2025-10-14T00:30:00Z".to_owned(),
             stale: false,
+            waits: false,
             fence: 1,
             attempt: 1,
             mine: false,

@@ -71,7 +71,11 @@ pub(super) fn claim_data(claimed: &Claimed) -> Value {
 fn tell_claimed(here: &Here<'_>, claimed: &Claimed, verb: &str) -> anyhow::Result<()> {
     let claim = &claimed.record.claim;
     let slug = &claim.slug;
-    let told = format!("{slug} {verb} until {}", claim.lapses_at());
+    let told = if claim.waits() {
+        format!("{slug} {verb}: it is done, and waits to be merged")
+    } else {
+        format!("{slug} {verb} until {}", claim.lapses_at())
+    };
     here.tell(slug, State::Active, claim_data(claimed), &claimed.notices, &told)?;
     if here.output.json {
         return Ok(());

@@ -5,7 +5,7 @@ use serde_json::json;
 use sess_core::Timestamp;
 use sess_work::{Holder, Row};
 
-use super::{Here, holder_of, lease_left, style_of};
+use super::{Here, holder_of, lease_of, style_of};
 use crate::{
     cli::work::{List, One},
     config::now,
@@ -36,7 +36,7 @@ pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
             if is_held {
                 let holder = row.holder.as_ref();
                 cells.push(holder.map(holder_of).unwrap_or_default());
-                cells.push(holder.map(|holder| lease_left(&holder.until, now)).unwrap_or_default());
+                cells.push(holder.map(|holder| lease_of(holder, now)).unwrap_or_default());
             }
             cells.push(about(row));
             cells
@@ -67,7 +67,8 @@ fn about(row: &Row) -> String {
     if !row.waits_for.is_empty() {
         text += &format!(" — waits for {}", row.waits_for.join(", "));
     }
-    if let Some(note) = &row.note {
+    let is_said = row.holder.as_ref().is_some_and(|holder| holder.waits);
+    if let Some(note) = row.note.as_ref().filter(|_| !is_said) {
         text += &format!(" — {note}");
     }
     text
@@ -124,9 +125,11 @@ pub(super) fn tell_holder(here: &Here<'_>, holder: Option<&Holder>) -> anyhow::R
     let since = when(here.output, &holder.since, now());
     let who = format!("{} on {}, claimed {since}", holder_of(holder), holder.host);
     here.output.field("who", &one_line(&who))?;
-    let left = lease_left(&holder.until, now());
+    let left = lease_of(holder, now());
     let left = if holder.stale {
         Style::new().red().apply_to(left)
+    } else if holder.waits {
+        Style::new().apply_to(left)
     } else {
         Style::new().apply_to(format!("{left} left"))
     };

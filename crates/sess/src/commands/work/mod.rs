@@ -206,6 +206,11 @@ fn lease_left(until: &str, now: Timestamp) -> String {
     if minutes >= 0 { told(minutes) } else { format!("lapsed {} ago", told(-minutes)) }
 }
 
+/// Says how long somebody has a work session yet.
+fn lease_of(holder: &sess_work::Holder, now: Timestamp) -> String {
+    if holder.waits { "waits to be merged".to_owned() } else { lease_left(&holder.until, now) }
+}
+
 /// Says who has a work session.
 fn holder_of(holder: &sess_work::Holder) -> String {
     match (&holder.agent, holder.mine) {

@@ -63,6 +63,9 @@ fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
     let files =
         format!("{} changed, {} outside the plan{shared}", counts.files_changed, counts.files_outside);
     field("files", &files)?;
+    for told in status.refused.iter().chain(&status.base_plan) {
+        field("not to land", told)?;
+    }
     let number = |count: usize| if count == 0 { String::new() } else { count.to_string() };
     field("sub-sessions", &number(counts.subsessions))?;
     field("amendments", &number(counts.amendments))
@@ -134,6 +137,17 @@ fn drift_lines(output: &Output, drift: &Drift, now: Timestamp) -> Vec<(String, S
         });
         lines.extend(told);
     }
+    if !drift.refused.is_empty() {
+        lines.extend([nothing(), heading("`complete` refuses this".to_owned())]);
+        lines.extend(drift.refused.iter().map(|text| ("  ".to_owned(), one_line(text))));
+    }
+    if let Some(told) = &drift.base_plan {
+        lines.extend([
+            nothing(),
+            heading("the plan on the base".to_owned()),
+            ("  ".to_owned(), one_line(told)),
+        ]);
+    }
     let of = drift.time.estimate_minutes.map(|of| format!(" of {of} min")).unwrap_or_default();
     lines.extend([nothing(), heading(format!("time: {} min{of}", drift.time.spent_minutes))]);
     lines
@@ -195,6 +209,8 @@ mod tests {
             },
             subsessions: vec!["another form".to_owned()],
             amendments: vec![Amendment { at, from: oid.clone(), to: oid, reason: "it was wrong".to_owned() }],
+            refused: vec!["SESSION.md was changed".to_owned()],
+            base_plan: Some("somebody changed it".to_owned()),
             time: DriftTime { spent_minutes: 30, estimate_minutes: Some(240) },
         };
         let lines = drift_lines(&Output::new(false), &drift, at);
@@ -203,6 +219,7 @@ mod tests {
         let expected = "2025-10-14-x is active\n\ncriteria: 1 of 2 done\n  [x] A\n  [ ] B␛ (added)\n\n\
              files: 2 changed, 1 outside the plan\n  a.rs  also changed by 2025-10-14-y\n  b.rs  outside the plan\n\n\
              sub-sessions: 1\n  another form\n\namendments: 1\n  2027-01-15T08:00:00Z: it was wrong\n\n\
+             `complete` refuses this\n  SESSION.md was changed\n\nthe plan on the base\n  somebody changed it\n\n\
              time: 30 min of 240 min";
         assert_eq!(told, expected);
     }

@@ -1,0 +1,124 @@
+//! What a session's work must not change, told before it lands: its plan, and the knowledge base of all.
+
+use std::path::Path;
+
+use crate::{
+    Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, WorkKind,
+    state::{KNOWLEDGE_DIR, learnings_dir},
+};
+
+/// How many files a sentence names.
+const PATHS_SHOWN_MAX: usize = 20;
+
+/// A plan on the base that is not the one that is worked by.
+pub(crate) struct BasePlan {
+    /// Who changed it, and where.
+    pub(crate) told: String,
+    pub(crate) commit: String,
+    /// Makes it the plan that is worked by.
+    pub(crate) next: String,
+}
+
+impl Work {
+    /// Returns what `complete` refuses, all of it: of the commits up to `tip`, and with a workspace of what is not
+    /// committed there either.
+    pub(crate) fn refused(
+        &self,
+        slug: &Slug,
+        claim: &Claim,
+        tip: &Oid,
+        seen: &Seen,
+        workspace: Option<&Path>,
+    ) -> Result<Vec<String>> {
+        let mut refused = Vec::new();
+        let path = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
+        let mut plan = self.repo.files_of(tip.as_str(), &path)?.remove(&path).map(|file| file.oid);
+        if let Some(dir) = workspace {
+            let file = dir.join(&path);
+            let git = self.repo.git.at(dir);
+            plan = match file.is_file() {
+                true => Some(git.oid(["hash-object", "--no-filters", "--", &file.to_string_lossy()])?),
+                false => None,
+            };
+        }
+        if plan.as_ref() != Some(&claim.plan) {
+            let what = if plan.is_none() { "is gone" } else { "was changed" };
+            refused
+                .push(format!("SESSION.md of {slug} {what}: it is the plan that the work is compared with"));
+        }
+        if Brief::parse(&self.repo.text_of(&claim.plan)?)?.kind != WorkKind::KbMerge {
+            let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
+            let base = merged.text().lines().next().and_then(|oid| oid.parse::<Oid>().ok());
+            let mut paths = base.map_or(Ok(Vec::new()), |base| self.knowledge_between(&base, tip))?;
+            if let Some(dir) = workspace {
+                let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
+                let told = self.repo.git.at(dir).text(asked.into_iter().chain([KNOWLEDGE_DIR]))?;
+                paths.extend(told.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned));
+            }
+            refused.extend(foreign_knowledge(slug, paths));
+        }
+        Ok(refused)
+    }
+
+    /// Returns the files of the knowledge base that differ between two commits or trees.
+    fn knowledge_between(&self, from: &Oid, to: &Oid) -> Result<Vec<String>> {
+        let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
+        let told =
+            self.repo.git.text(asked.into_iter().chain([from.as_str(), to.as_str(), "--", KNOWLEDGE_DIR]))?;
+        Ok(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Fails when a session changes the knowledge base that is not there for that.
+    pub(crate) fn check_knowledge(&self, slug: &Slug, brief: &Brief, base: &Oid, tree: &Oid) -> Result<()> {
+        if brief.kind == WorkKind::KbMerge {
+            return Ok(());
+        }
+        match foreign_knowledge(slug, self.knowledge_between(base, tree)?) {
+            None => Ok(()),
+            Some(told) => Err(Error::policy(told).next(learn_command(slug))),
+        }
+    }
+
+    /// Returns the plan of a session that somebody changed on the base since it was claimed.
+    pub(crate) fn plan_on_base(&self, slug: &Slug, claim: &Claim, seen: &Seen) -> Result<Option<BasePlan>> {
+        let entry = seen.tree.entries.get(slug).filter(|entry| entry.state != State::Completed);
+        let Some(entry) = entry else { return Ok(None) };
+        let Some(shown) = entry.files.get(PLAN_FILE).map(|file| &file.oid) else { return Ok(None) };
+        // The base has what it was claimed with, and what it was amended to is on the branch.
+        let is_known = claim.amendments.iter().any(|change| [&change.from, &change.to].contains(&shown));
+        if *shown == claim.plan || is_known {
+            return Ok(None);
+        }
+        let path = format!("{}/{PLAN_FILE}", entry.state.dir_of(slug));
+        let asked = ["log", "--max-count=1", "--format=%h%x09%an", seen.view.base.as_str(), "--", &path];
+        let told = self.repo.git.text(asked)?;
+        let (commit, author) = told.trim().split_once('\t').unwrap_or(("?", "somebody"));
+        Ok(Some(BasePlan {
+            told: format!(
+                "SESSION.md of {slug} was changed on {} by {author} in {commit}, and is not the plan that is worked by",
+                self.repo.base
+            ),
+            commit: commit.to_owned(),
+            next: format!("git show {} | sess work amend {slug} --file - --reason …", shown.short()),
+        }))
+    }
+}
+
+/// Returns the command that writes down what was learned where it belongs.
+pub(crate) fn learn_command(slug: &Slug) -> String {
+    format!("sess work learn --slug {slug} \"<what was learned>\"")
+}
+
+/// Says which files of the knowledge base are not a session's own, if some are not.
+fn foreign_knowledge(slug: &Slug, mut paths: Vec<String>) -> Option<String> {
+    let own = format!("{}/", learnings_dir(slug));
+    paths.retain(|path| !path.starts_with(&own));
+    paths.sort();
+    paths.dedup();
+    let shown = paths.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!paths.is_empty()).then(|| {
+        format!(
+            "{slug} changes the knowledge base, which only a kb-merge session may: {shown}; write into {own} instead"
+        )
+    })
+}

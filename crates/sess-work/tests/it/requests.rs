@@ -1,0 +1,318 @@
+//! Work that lands by pull requests, and a base branch that nobody may push to.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use sess_work::{ClaimOptions, Draft, Error, Kind, Land, Note, Phase, Settings, Slug, State, Work};
+
+use crate::lab::{Lab, planned, work, work_with};
+
+fn by_request(lab: &Lab, name: &str) -> Work {
+    work_with(&lab.clone_named(name), Settings { land: Land::Pr, ..Settings::default() })
+}
+
+/// Claims a session with a lease that lapses at once, and commits a file in it.
+fn worked_on(lab: &Lab, own: &Work, slug: &Slug) -> std::path::PathBuf {
+    let options = ClaimOptions { lease_seconds: Some(0), ..ClaimOptions::default() };
+    let place = own.claim(slug, &options).expect("claimed").workspace.expect("a workspace");
+    commit(lab, &place, slug, "a.rs");
+    place
+}
+
+fn commit(lab: &Lab, place: &Path, slug: &Slug, file: &str) {
+    fs::write(place.join(file), "fn a() {}\n").expect("written");
+    lab.git(place, &["add", file]);
+    lab.git(place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {file}")]);
+}
+
+#[track_caller]
+fn check<T: std::fmt::Debug>(ended: Result<T, Error>, kind: Kind, words: &str, next: &str) {
+    let error = ended.expect_err("it is refused");
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(error.message().contains(words), "{error}: expected {words}");
+    assert_eq!(error.next_command(), next, "{error}");
+}
+
+fn branch_at_hub(lab: &Lab, slug: &Slug) -> String {
+    lab.git(&lab.hub(), &["rev-parse", &slug.branch()])
+}
+
+/// Merges a commit into the base, as whoever merges pull requests does.
+fn merge(lab: &Lab, commit: &str) {
+    let dir = lab.path().join("merge");
+    if !dir.exists() {
+        lab.clone_named("merge");
+    }
+    lab.git(&dir, &["pull", "--quiet", "origin", "main"]);
+    lab.git(&dir, &["fetch", "--quiet", "origin", commit]);
+    let asked = ["merge", "--quiet", "--no-ff", "-m", "merged", commit];
+    if !Command::new("git").args(asked).current_dir(&dir).output().expect("git runs").status.success() {
+        // What the pull request says counts, and it has the session in one place alone.
+        let elsewhere = ["_AGENTS/sessions/active", "_AGENTS/sessions/planned"];
+        let remove = ["rm", "-r", "-f", "--quiet", "--ignore-unmatch", "--"];
+        lab.git(&dir, &[&remove[..], &elsewhere[..]].concat());
+        lab.git(&dir, &["add", "--all"]);
+        lab.git(&dir, &["commit", "--quiet", "-m", "merged"]);
+    }
+    let hook = lab.hub().join("hooks/pre-receive");
+    let text = fs::read(&hook).ok();
+    if text.is_some() {
+        fs::remove_file(&hook).expect("removed");
+    }
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    if let Some(text) = text {
+        put_hook(&hook, &text);
+    }
+}
+
+fn put_hook(path: &Path, text: &[u8]) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// Has the remote refuse what the pattern of a shell matches, with these words.
+fn refuses(lab: &Lab, pattern: &str, words: &str) {
+    let text = format!(
+        "#!/bin/sh\nwhile read old new ref; do case $ref in {pattern}) echo '{words}' >&2; exit 1;; esac; done\n"
+    );
+    put_hook(&lab.hub().join("hooks/pre-receive"), text.as_bytes());
+}
+
+#[test]
+fn what_waits_to_be_merged_says_so_and_is_nobodys_to_take() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Wait");
+    let place = worked_on(&lab, &ann, &slug);
+    ann.note(&slug, Note::Log, "wrote it").expect("logged");
+    ann.complete(&slug, None).expect("handed over");
+
+    let waits = "waits to be merged";
+    let force = format!("sess work takeover {slug} --force --reason …");
+    check(bob.takeover(&slug, false, None, &ClaimOptions::default()), Kind::WrongState, waits, &force);
+    check(
+        bob.claim(&slug, &ClaimOptions::default()),
+        Kind::Claimed,
+        waits,
+        &format!("sess work show {slug}"),
+    );
+    let again = format!("sess work complete {slug}");
+    check(ann.note(&slug, Note::Log, "more"), Kind::WrongState, waits, &again);
+    check(ann.sync(&slug), Kind::WrongState, waits, &again);
+    check(ann.heartbeat(&slug), Kind::WrongState, waits, &again);
+    check(ann.amend(&slug, Some("# X\n"), "because"), Kind::WrongState, waits, &again);
+    for who in [&ann, &bob] {
+        let row = who.list(&who.see().expect("seen")).expect("listed").remove(0);
+        let holder = row.holder.expect("somebody has it");
+        assert!(row.state == State::Active && holder.waits && !holder.stale, "{holder:?}");
+        assert!(row.note.is_some_and(|note| note.contains(waits)));
+        assert!(row.last_log.is_some_and(|log| log.ends_with("wrote it")));
+        assert!(who.status(&slug).expect("told").lease.expect("a holder").waits);
+        let checkup = who.doctor(false).expect("checked");
+        assert!(checkup.rows[0].next.is_none() && checkup.findings.is_empty(), "{checkup:?}");
+    }
+
+    // What the reviewer asked for goes into the same pull request.
+    let before = branch_at_hub(&lab, &slug);
+    commit(&lab, &place, &slug, "b.rs");
+    ann.complete(&slug, None).expect("handed over again");
+    let after = branch_at_hub(&lab, &slug);
+    assert_ne!(before, after);
+    assert_eq!(lab.git(&lab.hub(), &["rev-list", "--count", &format!("main..{after}")]), "1");
+    merge(&lab, &after);
+    planned(&bob, "Something else");
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.standing(&slug).state(), Some(State::Completed));
+    assert_eq!(lab.files("main", "b.rs"), ["b.rs"]);
+    check(ann.release(&slug, None), Kind::WrongState, "completed", &format!("sess work show {slug}"));
+}
+
+#[test]
+fn what_waits_to_be_merged_can_be_taken_back() {
+    for (outcome, state) in [(Phase::Released, State::Planned), (Phase::Abandoned, State::Abandoned)] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+        let slug = planned(&ann, "Back");
+        worked_on(&lab, &ann, &slug);
+        ann.note(&slug, Note::Log, "wrote it").expect("logged");
+        ann.complete(&slug, None).expect("handed over");
+        let offered = branch_at_hub(&lab, &slug);
+        let notices = match outcome {
+            Phase::Released => ann.release(&slug, Some("it was turned down")),
+            _ => ann.abandon(&slug, "it was turned down"),
+        }
+        .expect("taken back");
+        assert!(notices.iter().any(|notice| notice.contains("close the pull request")), "{notices:?}");
+        let seen = bob.see().expect("seen");
+        assert_eq!((seen.tree.state(&slug), seen.standing(&slug).state()), (Some(state), Some(state)));
+        // The branch is what was worked on again, and not what was offered.
+        let tip = branch_at_hub(&lab, &slug);
+        assert_ne!(tip, offered);
+        let log = format!("{tip}:_AGENTS/sessions/active/{slug}/worklog.md");
+        assert!(lab.git(&lab.hub(), &["show", &log]).contains("turned down"));
+        if outcome == Phase::Abandoned {
+            bob.retry(&slug).expect("planned anew");
+        }
+        let place = bob.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+        assert_eq!(place.join("a.rs").is_file(), outcome == Phase::Released);
+        bob.complete(&slug, None).expect("completed");
+        assert_eq!(bob.see().expect("seen").tree.state(&slug), Some(State::Completed));
+    }
+}
+
+#[test]
+fn a_session_that_was_merged_after_it_was_given_back_stays_completed() {
+    // Nobody has it then, its owner has it again, or somebody else has.
+    for taker in [None, Some("ann"), Some("bob")] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+        let slug = planned(&ann, "Merged late");
+        worked_on(&lab, &ann, &slug);
+        ann.complete(&slug, None).expect("handed over");
+        let offered = branch_at_hub(&lab, &slug);
+        ann.release(&slug, None).expect("given back");
+        if let Some(taker) = taker {
+            let taker = if taker == "ann" { &ann } else { &bob };
+            taker.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        }
+        merge(&lab, &offered);
+        for who in [&ann, &bob] {
+            planned(who, "Something else");
+            let seen = who.see().expect("seen");
+            assert_eq!(seen.tree.state(&slug), Some(State::Completed), "{taker:?}: it has landed");
+            assert_eq!(seen.standing(&slug).state(), Some(State::Completed), "{taker:?}");
+            let refused = who.complete(&slug, None).expect_err("it has landed");
+            assert!(
+                refused.kind == Kind::WrongState && refused.message().contains("is completed"),
+                "{refused}"
+            );
+        }
+        assert_eq!(bob.gc(false).expect("cleaned up").archived, 1, "{taker:?}");
+    }
+}
+
+#[test]
+fn somebody_else_can_go_on_with_what_waits_when_that_is_forced() {
+    for is_branch_gone in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+        let slug = planned(&ann, "Forced");
+        worked_on(&lab, &ann, &slug);
+        ann.note(&slug, Note::Log, "wrote it").expect("logged");
+        ann.complete(&slug, None).expect("handed over");
+        if is_branch_gone {
+            // As hosts do it when a pull request is closed.
+            lab.git(&lab.hub(), &["branch", "--quiet", "-D", &slug.branch()]);
+        }
+        let taken = bob.takeover(&slug, true, Some("Ann left"), &ClaimOptions::default()).expect("taken");
+        assert_eq!(taken.record.claim.phase, Phase::Active);
+        let place = taken.workspace.expect("a workspace");
+        assert!(place.join("a.rs").is_file());
+        let log =
+            fs::read_to_string(place.join(State::Active.dir_of(&slug)).join("worklog.md")).expect("a log");
+        assert!(log.contains("wrote it"), "{log}");
+        assert_eq!(ann.note(&slug, Note::Log, "more").expect_err("it is Bob's").kind, Kind::Claimed);
+        bob.note(&slug, Note::Log, "went on").expect("logged");
+        let done = bob.complete(&slug, None).expect("completed");
+        assert_eq!((done.record.claim.phase, done.notices), (Phase::Completed, Vec::new()));
+        let log = format!("main:_AGENTS/sessions/completed/{slug}/worklog.md");
+        let log = lab.git(&lab.hub(), &["show", &log]);
+        assert!(log.contains("wrote it") && log.contains("went on"), "{log}");
+    }
+}
+
+#[test]
+fn a_branch_that_went_another_way_is_told_in_a_sentence() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Apart");
+    let place = worked_on(&lab, &ann, &slug);
+    ann.heartbeat(&slug).expect("shared");
+    let other = lab.clone_named("other");
+    lab.git(&other, &["switch", "--quiet", &slug.branch()]);
+    commit(&lab, &other, &slug, "other.rs");
+    lab.git(&other, &["push", "--quiet", "origin", &slug.branch()]);
+    commit(&lab, &place, &slug, "own.rs");
+    let notices = ann.note(&slug, Note::Log, "went on").expect("logged");
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert!(notice.contains("has commits that are not here"), "{notice}");
+    // What it says to run helps.
+    shell(&place, notice.rsplit_once("run `").expect("a command").1.trim_end_matches('`'));
+    assert_eq!(ann.note(&slug, Note::Log, "together").expect("logged"), Vec::<String>::new());
+    assert_eq!(branch_at_hub(&lab, &slug), lab.git(&place, &["rev-parse", "HEAD"]));
+}
+
+/// Runs a command that somebody was told to run.
+#[track_caller]
+fn shell(dir: &Path, command: &str) {
+    let ended = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_MERGE_AUTOEDIT", "no")
+        .output()
+        .expect("sh runs");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn a_protected_base_gets_plans_and_work_by_pull_requests() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let (own, ann) = (work(&dir), work_with(&dir, Settings { land: Land::Pr, ..Settings::default() }));
+    let bob = work(&lab.clone_named("bob"));
+    refuses(&lab, "refs/heads/main", "main is protected");
+    let draft = Draft {
+        title: "Protected".to_owned(),
+        context: Some("Because.".to_owned()),
+        criteria: vec!["It works".to_owned()],
+        ..Draft::default()
+    };
+    let by_hand = |error: Error| {
+        assert_eq!(error.kind, Kind::Rejected, "{error}");
+        assert!(error.message().contains("main is protected"), "{error}");
+        assert!(error.message().contains("pull request") && !error.message().contains("land: pr"), "{error}");
+        shell(&dir, error.next_command());
+        let commit = error.next_command().split([' ', ':']).nth(3).expect("a commit").to_owned();
+        merge(&lab, &commit);
+    };
+    by_hand(ann.draft(None, &draft, None).expect_err("main is protected"));
+    let slug = bob.list(&bob.see().expect("seen")).expect("listed").remove(0).slug;
+    by_hand(own.ready(&slug).expect_err("main is protected"));
+    assert_eq!(bob.see().expect("seen").tree.state(&slug), Some(State::Planned));
+
+    let claimed = ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    assert!(claimed.notices[0].contains("does not show it yet"), "{:?}", claimed.notices);
+    let place = claimed.workspace.expect("a workspace");
+    commit(&lab, &place, &slug, "a.rs");
+    check(
+        own.complete(&slug, None),
+        Kind::Rejected,
+        "main is protected",
+        &format!("SESS_WORK_LAND=pr sess work complete {slug}"),
+    );
+    ann.complete(&slug, None).expect("handed over");
+    assert!(ann.doctor(false).expect("checked").rows.iter().all(|row| row.next.is_none()));
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    bob.roll_forward().expect("what is merged is ended");
+    let seen = bob.see().expect("seen");
+    assert_eq!(seen.tree.state(&slug), Some(State::Completed));
+    assert!(seen.tree.odd.is_empty() && seen.standing(&slug).holder().is_none());
+    assert_eq!(lab.files("main", "a.rs"), ["a.rs"]);
+}
+
+#[test]
+fn who_may_not_write_at_all_is_not_told_to_set_something() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Denied");
+    refuses(&lab, "*", "ERROR: Permission to hub denied to ann.");
+    let next = "git config intersession.remote <remote>";
+    let draft = Draft { title: "Other".to_owned(), ..Draft::default() };
+    for ended in
+        [own.draft(None, &draft, None).map(drop), own.claim(&slug, &ClaimOptions::default()).map(drop)]
+    {
+        let error = ended.clone().expect_err("denied");
+        assert!(!error.message().contains("land: pr") && !error.message().contains("protected"), "{error}");
+        check(ended, Kind::Rejected, "does not let you write", next);
+    }
+}
