@@ -11,6 +11,7 @@ use serde::Serialize;
 use sess_core::{
     SessionId, Source, Timestamp,
     message::{Body, Role},
+    plan::State,
     policy,
 };
 use sess_readers::{Foreign, Live, Status};
@@ -74,9 +75,9 @@ pub enum LiveState {
 pub(crate) type LastLines = HashMap<(PathBuf, SessionId), (String, String)>;
 
 impl LiveAgent {
-    fn waits(&mut self, waiting: Waiting) {
+    fn waits(&mut self, waiting: &Waiting) {
         self.unread = waiting.unread as u64;
-        self.plan = waiting.plan.map(|plan| plan.as_str());
+        self.plan = waiting.plan.map(State::as_str);
     }
 }
 
@@ -140,7 +141,7 @@ impl App {
             let store = self.store()?;
             let is_its = |session: &sess_core::session::Session| session.source == foreign.source;
             if store.session(&foreign.id).await?.is_some_and(|session| is_its(&session)) {
-                agent.waits(self.waiting_for(&foreign.id).await?);
+                agent.waits(&self.waiting_for(&foreign.id).await?);
             }
         }
         Ok(agent)
@@ -165,7 +166,7 @@ impl App {
                 agent.state = LiveState::Busy;
             }
             if self.is_inside(scope, &session).await? {
-                agent.waits(self.waiting_for(&session.id).await?);
+                agent.waits(&self.waiting_for(&session.id).await?);
                 agent.title = context::plain(&session.title);
                 let newest = store.messages(&session.id, sess_store::Span::Last, 1).await?;
                 let body = newest.messages.last().and_then(|message| message.parse().ok());

@@ -1,5 +1,7 @@
 //! From a line of code to the work session behind it.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::{Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work};
@@ -12,7 +14,9 @@ pub struct Blame {
     pub line: u64,
     /// What the line says.
     pub text: String,
-    pub commit: Oid,
+    /// The commit that the line came with; none while it is not committed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Oid>,
     /// The first line of the commit's message.
     pub summary: String,
     pub author: String,
@@ -33,7 +37,9 @@ pub struct Blame {
 }
 
 impl Work {
-    /// Finds the work session that wrote a line, as the last commit of the caller's checkout has it.
+    /// Finds the work session that wrote a line, as the file has it in the caller's checkout.
+    ///
+    /// A line that is not committed is of the session whose workspace this is.
     pub fn blame(&self, file: &str, line: u64) -> Result<Blame> {
         if line == 0 || file.is_empty() {
             return Err(Error::usage("a line is meant by its file and number, from 1")
@@ -41,24 +47,32 @@ impl Work {
         }
         let range = format!("{line},{line}");
         // Textconv would run what the repository's configuration says.
-        let asked = ["blame", "--porcelain", "--no-textconv", "-L", &range, "HEAD", "--", file];
+        let asked = ["blame", "--porcelain", "--no-textconv", "-L", &range, "--", file];
         let ended = self.repo.here.run(asked)?;
         if !ended.is_ok() {
             let words = crate::git::words_of(&ended.stderr);
-            return Err(Error::wrong_state(format!("{file}:{line} cannot be found: {words}"))
-                .next(format!("git blame -- {}", crate::quoted(file))));
+            let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+            let next = match words.contains("has only") {
+                true => format!("git blame -- {}", crate::quoted(file)),
+                false => format!("git ls-files --cached --others -- {}", crate::quoted(format!("*{name}"))),
+            };
+            return Err(Error::wrong_state(format!("{file}:{line} cannot be found: {words}")).next(next));
         }
         let told = ended.text();
         let value =
             |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
         let commit: Oid = told.split(' ').next().unwrap_or_default().parse().map_err(Error::failed)?;
-        let slug = self.slug_of(&commit)?;
+        let commit = Some(commit).filter(|commit| commit.as_str().bytes().any(|byte| byte != b'0'));
+        let slug = match &commit {
+            Some(commit) => self.slug_of(commit)?,
+            None => self.repo.slug_here()?,
+        };
         let mut blame = Blame {
             file: file.to_owned(),
             line,
             text: value("\t"),
-            summary: value("summary "),
-            author: value("author "),
+            summary: if commit.is_some() { value("summary ") } else { "not committed yet".to_owned() },
+            author: if commit.is_some() { value("author ") } else { self.user.name.clone() },
             commit,
             slug: slug.clone(),
             state: None,

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     Brief, Claim, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
     Work,
+    listing::without_plan,
     projecting::{Step, message},
     tree::Edit,
 };
@@ -95,8 +96,13 @@ impl Work {
         let now = self.now();
         let repair = || Some("sess work doctor --repair".to_owned());
         let standing = seen.standing(&slug);
+        let has_plan = seen.tree.entries.get(&slug).is_some_and(|entry| entry.files.contains_key(PLAN_FILE));
         let (meaning, next) = match &standing {
             Standing::Unknown => ("it was here once, and its directory was removed".to_owned(), None),
+            Standing::Rests(state) if !has_plan => (
+                format!("it is {state}, and its directory has no {PLAN_FILE}"),
+                Some(without_plan(&slug, *state)),
+            ),
             Standing::Rests(state) => (format!("nobody has it; it is {state}"), None),
             Standing::Held(claim) if claim.waits() => {
                 ("its work waits to be merged by others".to_owned(), None)

@@ -51,11 +51,17 @@ impl Work {
         Ok(made)
     }
 
-    /// Returns the plan of a session that can be changed, for an editor.
-    pub fn editable(&self, slug: &Slug) -> Result<(Oid, String)> {
+    /// Returns the plan of a session that can be changed, for an editor; one that has none gets one to begin with.
+    pub fn editable(&self, slug: &Slug) -> Result<(Option<Oid>, String)> {
         let seen = self.see()?;
         self.check(Verb::Edit, slug, &seen)?;
-        self.plan_in(&seen, slug)
+        let entry = seen.tree.entries.get(slug);
+        if entry.is_some_and(|entry| entry.files.contains_key(PLAN_FILE)) {
+            return self.plan_in(&seen, slug).map(|(oid, text)| (Some(oid), text));
+        }
+        let draft = Draft { title: slug.topic().replace('-', " "), ..Draft::default() };
+        let own = self.template(&seen.tree, templates::SESSION)?;
+        Ok((None, templates::session(slug, &draft, own.as_deref())?))
     }
 
     pub(crate) fn plan_in(&self, seen: &Seen, slug: &Slug) -> Result<(Oid, String)> {

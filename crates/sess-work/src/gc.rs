@@ -110,6 +110,7 @@ impl Work {
         self.is_landed(slug, &tip, seen)
     }
 
+    /// Whether everything up to a commit of a session's branch is on the base.
     pub(crate) fn is_landed(&self, slug: &Slug, tip: &Oid, seen: &Seen) -> Result<bool> {
         self.repo.is_before_any(tip, &self.landed(slug, seen)?)
     }

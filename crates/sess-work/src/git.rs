@@ -130,11 +130,13 @@ pub struct Git {
     index: Option<PathBuf>,
     /// What takes the place of commands that the repository's configuration names.
     guards: Arc<[(String, String)]>,
+    /// What it is not told of the caller's environment.
+    unheard: &'static [&'static str],
 }
 
 impl Git {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), index: None, guards: Arc::default() }
+        Self { dir: dir.into(), index: None, guards: Arc::default(), unheard: &[] }
     }
 
     /// Returns the same with settings that hold in spite of the repository's.
@@ -144,7 +146,7 @@ impl Git {
 
     /// Returns the same in another directory of the repository.
     pub(crate) fn at(&self, dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), index: None, guards: Arc::clone(&self.guards) }
+        Self { dir: dir.into(), index: None, ..self.clone() }
     }
 
     pub fn dir(&self) -> &Path {
@@ -154,6 +156,11 @@ impl Git {
     /// Returns the same with another index.
     pub fn with_index(&self, index: &Path) -> Self {
         Self { index: Some(index.to_owned()), ..self.clone() }
+    }
+
+    /// Returns the same without some variables of the caller's environment.
+    pub(crate) fn without(&self, unheard: &'static [&'static str]) -> Self {
+        Self { unheard, ..self.clone() }
     }
 
     /// Fails unless git is there and new enough.
@@ -239,7 +246,7 @@ impl Git {
     fn command(&self) -> Command {
         let mut command = Command::new("git");
         command.current_dir(&self.dir);
-        for name in MISLEADING {
+        for name in MISLEADING.iter().chain(self.unheard) {
             command.env_remove(name);
         }
         if let Some(index) = &self.index {

@@ -5,7 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::{
-    Error, Kind, Move, Moved, Oid, Repo, Result, State, Work,
+    Error, Kind, Move, Moved, Oid, Repo, Result, Seen, Slug, State, Work,
     projecting::{Step, one_line},
     repo::{BASE_SETTING, CLAIMS, CLAIMS_AS_BRANCHES, CLAIMS_SETTING, REMOTE_SETTING, random_hex},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
@@ -147,8 +147,14 @@ impl Work {
         }
         // An empty section would be left of it.
         self.repo.git.run(["config", "--local", "--remove-section", "intersession"])?;
-        if self.include_again()? {
-            done.push("the line in .git/info/exclude is removed".to_owned());
+        // A branch cannot go before its worktree.
+        for slug in self.workspaces_here()? {
+            stays.push(self.workspace_stays(&slug)?);
+        }
+        let told =
+            self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/session/"])?;
+        for name in told.lines() {
+            stays.push(self.branch_stays(name, &seen)?);
         }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname)", "refs/intersession/"])?;
         let (hub, kept): (Vec<&str>, Vec<&str>) =
@@ -166,22 +172,18 @@ impl Work {
                 kept.len()
             ));
         }
-        let told =
-            self.repo.git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads/session/"])?;
-        stays.extend(
-            told.lines().map(|name| format!("the branch {name} stays: `git branch -D {name}` removes it")),
-        );
-        for slug in self.workspaces_here()? {
-            let place = self.workspace_path(&slug);
-            stays.push(format!(
-                "the workspace {} stays: `git worktree remove {}` removes it",
-                place.display(),
-                crate::quoted(place.display())
-            ));
-        }
         let root = self.workspace_root();
         if fs::remove_dir(&root).is_ok() {
             done.push(format!("{} is removed", root.display()));
+        }
+        // `git status` would show what is still there.
+        if self.settings.workspaces.is_none() && root.exists() {
+            stays.push(format!(
+                "the line in .git/info/exclude stays, because {} does: `sess work uninstall` removes both when it is empty",
+                root.display()
+            ));
+        } else if self.include_again()? {
+            done.push("the line in .git/info/exclude is removed".to_owned());
         }
         if !seen.tree.files.is_empty() {
             stays.push(format!(
@@ -196,6 +198,40 @@ impl Work {
         })?;
         done.push(format!("{} is removed", own.display()));
         Ok(InitReport { changed: done, notices: stays })
+    }
+
+    /// Says that a workspace stays, what is lost with it, and what removes it.
+    fn workspace_stays(&self, slug: &Slug) -> Result<String> {
+        let place = self.workspace_path(slug);
+        let (shown, path) = (place.display(), crate::quoted(place.display()));
+        let lost = self.only_here(slug, &place)?.map(|what| format!(" ({what})")).unwrap_or_default();
+        let command = if self.is_clone(&place) { "rm -rf" } else { "git worktree remove" };
+        Ok(format!("the workspace {shown} stays{lost}: `{command} {path}` removes it"))
+    }
+
+    /// Says that a session's branch stays, what is lost with it, and what removes it.
+    fn branch_stays(&self, name: &str, seen: &Seen) -> Result<String> {
+        let removes = format!("`git branch -D {name}`");
+        let tip = self.repo.commit(&format!("refs/heads/{name}"))?;
+        let slug = name.strip_prefix("session/").and_then(|slug| slug.parse::<Slug>().ok());
+        let has_landed = match (&slug, &tip) {
+            (Some(slug), Some(tip)) => self.is_landed(slug, tip, seen)?,
+            (None, Some(tip)) => self.repo.is_ancestor(tip, &seen.view.base)?,
+            (_, None) => true,
+        };
+        let Some(tip) = tip.filter(|_| !has_landed) else {
+            return Ok(format!("the branch {name} stays: {removes} removes it"));
+        };
+        let (from, base) = (&seen.view.base, &self.repo.base);
+        let count = self.repo.git.text(["rev-list", "--count", tip.as_str(), &format!("^{from}")])?;
+        let count = count.trim();
+        let commits =
+            if count == "1" { "a commit that is".to_owned() } else { format!("{count} commits that are") };
+        Ok(format!(
+            "the branch {name} stays, with {commits} not on {base}: {removes} removes it with them, \
+             `git log {}..{name}` shows them first",
+            from.short()
+        ))
     }
 }
 

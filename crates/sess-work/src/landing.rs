@@ -204,10 +204,7 @@ impl Work {
     /// Returns the last commit of the base that the branch has, when the base does not have it any more: what comes
     /// after it is the session's own.
     fn rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<Option<Oid>> {
-        let last = match self.last_merged(record, tip)? {
-            Some(merged) => merged,
-            None => record.claim.base_commit.clone(),
-        };
+        let last = self.last_of_base(record, tip)?.unwrap_or_else(|| record.claim.base_commit.clone());
         if self.repo.is_ancestor(&last, &seen.view.base)? {
             return Ok(None);
         }
@@ -219,24 +216,30 @@ impl Work {
         }
     }
 
-    /// Returns the base that was merged last into a session's branch by `sync` or `land`.
-    fn last_merged(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
+    /// Returns the base that was merged last into a session's branch by `sync` or `land`; else the one that the commit
+    /// of its claim was made on.
+    ///
+    /// That commit itself does not count: it says again what the claim says, and comes back with the next verb.
+    fn last_of_base(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
         let Claim { slug, base_commit, .. } = &record.claim;
         // A clone that came later may not have what the base lost.
         let since = self.repo.commit(base_commit.as_str())?.map(|base| format!("^{base}"));
-        let begins = format!("--grep=[{slug}] Merge {}", self.repo.base);
-        let asked = [
-            "log",
-            "--first-parent",
-            "--merges",
-            "--max-count=1",
-            "--format=%P",
-            "--fixed-strings",
-            &begins,
-            tip.as_str(),
-        ];
+        let (merge, begin) =
+            (format!("[{slug}] Merge {}", self.repo.base), format!("[{slug}] Claim session"));
+        let (merges, begins) = (format!("--grep={merge}"), format!("--grep={begin}"));
+        let asked =
+            ["log", "--first-parent", "--format=%P%x09%s", "--fixed-strings", &merges, &begins, tip.as_str()];
         let told = self.repo.git.text(asked.into_iter().chain(since.as_deref()))?;
-        Ok(told.split_whitespace().nth(1).and_then(|oid| oid.parse().ok()))
+        let of_base = |line: &str| {
+            let (parents, subject) = line.split_once('\t')?;
+            // Anybody may write such words into a message.
+            let parent = match parents.split_once(' ') {
+                Some((_, merged)) => Some(merged).filter(|_| subject == merge),
+                None => Some(parents).filter(|_| subject == begin),
+            };
+            parent?.parse().ok()
+        };
+        Ok(told.lines().find_map(of_base))
     }
 
     /// Merges a branch with the base in memory. The directory of sessions is the base's.
@@ -365,6 +368,8 @@ impl Work {
         let mut claim = record.claim.clone();
         claim.renewed_at = self.now();
         claim.nonce = crate::repo::random_hex();
+        // It may have another name by now.
+        claim.base.clone_from(&self.repo.base);
         change(&mut claim);
         // The chain keeps the branch's commits, when the branch is gone.
         let oid = self.repo.write_claim(&claim, &[&record.oid, tip])?;
@@ -488,8 +493,11 @@ impl Work {
             if !ended.status.success() {
                 let text = [ended.stdout, ended.stderr].concat();
                 let from = text.len().saturating_sub(GATE_OUTPUT_BYTES_MAX);
-                let said = String::from_utf8_lossy(&text[from..]).trim().to_owned();
-                return Err(Error::policy(format!("the gate {gate} failed ({}): {said}", ended.status))
+                let said = match String::from_utf8_lossy(&text[from..]).trim() {
+                    "" => ", and said nothing".to_owned(),
+                    said => format!(": {said}"),
+                };
+                return Err(Error::policy(format!("the gate {gate} failed ({}){said}", ended.status))
                     .next(format!("sess work exec {slug} -- sh -c {}", crate::quoted(command))));
             }
         }

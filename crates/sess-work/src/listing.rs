@@ -94,6 +94,15 @@ pub struct Past {
     pub reason: Option<String>,
 }
 
+/// Returns the command that helps a session whose directory has no plan.
+pub(crate) fn without_plan(slug: &Slug, state: State) -> String {
+    if state.is_editable() {
+        format!("sess work edit {slug}")
+    } else {
+        format!("git log --oneline --all -- {}/{PLAN_FILE}", State::Active.dir_of(slug))
+    }
+}
+
 impl Work {
     /// Returns every session, in the order of the states and then of the slugs.
     pub fn list(&self, seen: &Seen) -> Result<Vec<Row>> {
@@ -130,7 +139,10 @@ impl Work {
         let standing = seen.standing(&slug);
         let state = standing.state()?;
         let parsed = plan.map(Brief::parse);
-        let unreadable = parsed.as_ref().and_then(|parsed| parsed.as_ref().err().map(ToString::to_string));
+        let unreadable = match &parsed {
+            Some(parsed) => parsed.as_ref().err().map(ToString::to_string),
+            None => Some(format!("it has no {PLAN_FILE}: `{}` helps", without_plan(&slug, state))),
+        };
         let is_readable = parsed.as_ref().is_some_and(Result::is_ok);
         let brief = parsed.and_then(Result::ok).unwrap_or_default();
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };

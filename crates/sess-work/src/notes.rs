@@ -18,6 +18,16 @@ pub enum Note {
 }
 
 impl Note {
+    /// Returns the verb that writes it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Plan => "plan",
+            Self::Sub => "sub",
+            Self::Learning => "learn",
+        }
+    }
+
     fn path(self, slug: &Slug) -> String {
         let dir = State::Active.dir_of(slug);
         match self {
@@ -54,9 +64,8 @@ impl Work {
     pub fn note(&self, slug: &Slug, note: Note, text: &str) -> Result<Vec<String>> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(
-                Error::usage("there is nothing to write down").next("sess work log \"<what was done>\"")
-            );
+            return Err(Error::usage("there is nothing to write down")
+                .next(format!("sess work {} \"<text>\"", note.verb())));
         }
         let seen = self.see_or_recall()?;
         let record = self.own_record(slug, &seen)?;

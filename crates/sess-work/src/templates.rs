@@ -1,8 +1,11 @@
 //! The files that a session begins with: the repository's own templates, else the built-in ones.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use minijinja::{Environment, Value, context};
+use minijinja::{
+    Environment, Value, context,
+    value::{Enumerator, Object, ObjectRepr},
+};
 
 use crate::{Brief, Criterion, Error, Result, Slug, WorkKind, brief::TO_BE_WRITTEN, claim::User};
 
@@ -19,6 +22,41 @@ pub struct Draft {
     pub labels: Vec<String>,
     pub depends: Vec<Slug>,
     pub parent: Option<Slug>,
+}
+
+/// Some lines that a template prints as a Markdown list, or goes through one by one as it likes.
+#[derive(Debug)]
+struct Listed {
+    lines: Vec<String>,
+    /// What each line of the list begins with.
+    mark: &'static str,
+    /// What is printed when there are none.
+    nothing: &'static str,
+}
+
+impl Object for Listed {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.lines.get(key.as_usize()?).map(Value::from)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.lines.len())
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return f.write_str(self.nothing);
+        }
+        for (n, line) in self.lines.iter().enumerate() {
+            let end = if n == 0 { "" } else { "\n" };
+            write!(f, "{end}{}{line}", self.mark)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the built-in template of a name.
@@ -76,18 +114,19 @@ pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<S
             .collect(),
         ..Brief::default()
     };
-    let criteria: Vec<String> =
-        asked_for.criteria.iter().map(|criterion| format!("- [ ] {}", criterion.text)).collect();
+    let criteria: Vec<String> = asked_for.criteria.iter().map(|criterion| criterion.text.clone()).collect();
     let depends: Vec<String> = draft.depends.iter().map(Slug::to_string).collect();
+    let criteria = Listed { lines: criteria, mark: "- [ ] ", nothing: TO_BE_WRITTEN };
+    let dependencies = Listed { lines: depends.clone(), mark: "- ", nothing: "None." };
     let values = context! {
         SESSION_SLUG => slug.as_str(),
         TITLE => asked_for.title,
         CONTEXT => draft.context.as_deref().map_or(TO_BE_WRITTEN, str::trim),
         PROBLEM_STATEMENT => TO_BE_WRITTEN,
-        ACCEPTANCE_CRITERIA => if criteria.is_empty() { TO_BE_WRITTEN.to_owned() } else { criteria.join("\n") },
+        ACCEPTANCE_CRITERIA => Value::from_object(criteria),
         SUBSESSIONS => TO_BE_WRITTEN,
         RISKS => TO_BE_WRITTEN,
-        DEPENDENCIES => if depends.is_empty() { "None.".to_owned() } else { bullets(&depends) },
+        DEPENDENCIES => Value::from_object(dependencies),
         EDGE_CASES => TO_BE_WRITTEN,
         NOTES => "",
         LABELS => asked_for.labels,
@@ -140,8 +179,4 @@ pub fn quoted(word: impl fmt::Display) -> String {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn bullets(words: &[String]) -> String {
-    words.iter().map(|word| format!("- {word}\n")).collect::<String>().trim_end().to_owned()
 }

@@ -208,9 +208,20 @@ impl Work {
     }
 }
 
+/// Says who commits, in the place of the user's configuration.
+const IDENTITY: [&str; 4] =
+    ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
+
 /// Returns who git says the user is, apart from the session whose environment this may be.
+///
+/// The user's configuration says it. The environment is asked where that does not: it may be another session's, or an
+/// agent's.
 fn user(repo: &Repo) -> Result<User> {
-    let told = repo.here.text(["var", "GIT_AUTHOR_IDENT"])?;
+    // Without the setting git would make a name up, before the environment was asked.
+    let configured =
+        repo.here.without(&IDENTITY).run(["-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"])?;
+    let told =
+        if configured.is_ok() { configured.text() } else { repo.here.text(["var", "GIT_AUTHOR_IDENT"])? };
     let (name, rest) = told.split_once(" <").unwrap_or((told.trim(), ""));
     let email = rest.split('>').next().unwrap_or_default();
     let name = name.rsplit_once(" (").filter(|(_, slug)| slug.trim_end_matches(')').parse::<Slug>().is_ok());

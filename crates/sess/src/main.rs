@@ -10,7 +10,10 @@ mod panics;
 
 use std::{error::Error as _, ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{
+    CommandFactory as _, Parser as _,
+    error::{ContextKind, ErrorKind},
+};
 
 use crate::{
     cli::{Cli, Command},
@@ -61,10 +64,24 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
     // It could not be parsed, and still says how it wants its answers.
     let output = Output::new(args.iter().any(|arg| arg == "--json"));
-    if let Some(slug) = error.source().and_then(|source| source.downcast_ref::<sess_work::InvalidSlug>()) {
-        return output.fail(&sess_work::Error::from(slug.clone()).into());
+    // `help` takes no options, and is asked about itself all the same: it answers with what it would say.
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some((last, before)) = args.split_last()
+        && (last == "--help" || last == "-h")
+        && before.iter().any(|arg| arg == "help")
+        && let Err(answer) = Cli::try_parse_from([OsString::from("sess")].iter().chain(before))
+    {
+        return refuse(&answer);
     }
     let command = command_of(&args);
+    if let Some(slug) = error.source().and_then(|source| source.downcast_ref::<sess_work::InvalidSlug>()) {
+        let told = sess_work::Error::from(slug.clone());
+        // A name that is yet to be given is in no list: it is made of the title.
+        let is_new = error.get(ContextKind::InvalidArg).is_some_and(|arg| arg.to_string().contains("--slug"));
+        let told =
+            if is_new && command == "sess work new" { told.next("sess work new \"<title>\"") } else { told };
+        return output.fail(&told.into());
+    }
     let next = format!("{command} --help");
     let text = error.render().to_string();
     let told = text.lines().take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more "));

@@ -20,6 +20,9 @@ const YIELDING_MIN: usize = 8;
 /// In a wide terminal more is left of it: this part of all.
 const YIELDING_SHARE: usize = 6;
 
+/// As much is left of the column that gives way, or rows take several lines.
+const YIELDED_MIN: usize = 20;
+
 /// Where the values of fields begin.
 const FIELD_COLUMNS: usize = 14;
 
@@ -173,6 +176,73 @@ impl Output {
         lines
     }
 
+    /// Prints rows in columns, of which `yielding` gives way in a terminal. Where less than [`YIELDED_MIN`] would be
+    /// left of it, each row takes lines of its own, and nothing is cut: the first two cells, then a field for every
+    /// other one.
+    ///
+    /// `below` is what is said under a row, in full.
+    pub fn rows(
+        &self,
+        header: &[&str],
+        yielding: usize,
+        rows: &[Vec<String>],
+        below: &[Vec<String>],
+        style: &dyn Fn(usize, usize) -> Style,
+    ) -> anyhow::Result<()> {
+        let widest = |column: usize| {
+            let cells = rows.iter().map(|row| measure_text_width(&one_line(&row[column])));
+            cells.max().unwrap_or_default().max(measure_text_width(header[column]))
+        };
+        let widths: Vec<usize> = (0..header.len()).map(widest).collect();
+        let least = widths.iter().sum::<usize>() - widths[yielding] + 2 * (widths.len() - 1);
+        let is_stacked = self.width().is_some_and(|room| least + widths[yielding].min(YIELDED_MIN) > room);
+        let lines = if is_stacked { Vec::new() } else { self.lines(header, yielding, rows, style) };
+        if let Some(header) = lines.first() {
+            self.line(header)?;
+        }
+        let nothing = Vec::new();
+        for (n, row) in rows.iter().enumerate() {
+            if let Some(line) = lines.get(n + 1) {
+                self.line(line)?;
+            } else {
+                self.stacked(header, widths[0], row, &|column| style(n, column))?;
+            }
+            for text in below.get(n).unwrap_or(&nothing) {
+                self.hanging("  ", &one_line(text))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints a row in lines of its own; the second cell begins after `first_columns`, as in every row.
+    fn stacked(
+        &self,
+        header: &[&str],
+        first_columns: usize,
+        row: &[String],
+        style: &dyn Fn(usize) -> Style,
+    ) -> anyhow::Result<()> {
+        let cell = |column: usize| style(column).apply_to(one_line(&row[column])).to_string();
+        let space = first_columns.saturating_sub(measure_text_width(&cell(0)));
+        self.hanging(&format!("{}{}  ", cell(0), " ".repeat(space)), &cell(1))?;
+        let name_columns = header.iter().skip(2).map(|name| name.len()).max().unwrap_or_default();
+        for (column, name) in header.iter().enumerate().skip(2).filter(|(column, _)| !row[*column].is_empty())
+        {
+            let name = format!("{:name_columns$}", name.to_lowercase());
+            self.hanging(&format!("  {}  ", Style::new().dim().apply_to(name)), &cell(column))?;
+        }
+        Ok(())
+    }
+
+    /// Prints a Markdown text that came from somewhere else. In a terminal its control characters are made visible,
+    /// and its paragraphs and items go on below where they began; code and tables stay as they are.
+    pub fn markdown(&self, text: &str) -> anyhow::Result<()> {
+        match self.width() {
+            Some(width) => self.raw(wrapped(&visible(text), width).as_bytes()),
+            None => self.raw(text.as_bytes()),
+        }
+    }
+
     /// Prints what something is called, and what it is; nothing when it is nothing.
     pub fn field(&self, name: &str, value: &str) -> anyhow::Result<()> {
         if value.is_empty() {
@@ -244,6 +314,38 @@ fn hanging(lead: &str, text: &str, width: Option<usize>) -> String {
         column += columns;
     }
     written
+}
+
+/// Writes a Markdown text in lines of `width` columns.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut written = String::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let inner = line.trim_start();
+        let is_fence = inner.starts_with("```") || inner.starts_with("~~~");
+        is_code ^= is_fence;
+        let is_plain = !is_code && !is_fence && !inner.starts_with('|') && measure_text_width(line) > width;
+        if is_plain {
+            let (lead, rest) = line.split_at(line.len() - inner.len() + marker(inner));
+            written += &hanging(lead, rest, Some(width));
+        } else {
+            written += line;
+        }
+        written.push('\n');
+    }
+    written
+}
+
+/// Returns how many bytes of a line of Markdown say that an item begins.
+fn marker(line: &str) -> usize {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let bullet = match &line[digits..] {
+        rest if digits > 0 && (rest.starts_with(". ") || rest.starts_with(") ")) => digits + 2,
+        rest if digits == 0 && ["- ", "* ", "+ ", "> "].iter().any(|mark| rest.starts_with(mark)) => 2,
+        _ => return 0,
+    };
+    let boxed = ["[ ] ", "[x] ", "[X] "].iter().any(|mark| line[bullet..].starts_with(mark));
+    if boxed { bullet + 4 } else { bullet }
 }
 
 /// Whoever read our output has seen enough (`| head`): an end, not a failure.
@@ -386,6 +488,15 @@ mod tests {
             "- a/path/that/is/longer\n  than\n  it"
         );
         assert_eq!(hanging("", "", Some(8)), "");
+    }
+
+    #[test]
+    fn markdown_is_wrapped_where_that_changes_nothing() {
+        let text = "# A heading that is long\n\n- [ ] one two three\n  12. four five six\n```\ncode that is longer\n```\n\
+                    | a table that is longer |\nshort";
+        let expected = "# A heading\nthat is long\n\n- [ ] one two\n      three\n  12. four\n      five six\n```\n\
+                        code that is longer\n```\n| a table that is longer |\nshort\n";
+        assert_eq!(wrapped(text, 14), expected);
     }
 
     #[test]

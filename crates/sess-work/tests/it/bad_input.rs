@@ -36,7 +36,9 @@ fn claimed(work: &Work, title: &str) -> (Slug, PathBuf) {
 }
 
 fn commit(lab: &Lab, dir: &Path, file: &str, text: &str) {
-    fs::write(dir.join(file), text).expect("written");
+    let path = dir.join(file);
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(path, text).expect("written");
     lab.git(dir, &["add", file]);
     lab.git(dir, &["commit", "--quiet", "-m", "by hand"]);
 }
@@ -260,6 +262,51 @@ fn a_rewritten_base_keeps_the_work_and_says_how_to_go_on() {
 }
 
 #[test]
+fn a_base_that_lost_no_more_than_the_claims_own_commit_gets_that_again() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Put back");
+    let before = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    lab.git(&lab.hub(), &["update-ref", "refs/heads/main", &before]);
+    own.sync(&slug).expect("nothing is missing");
+    own.complete(&slug, None).expect("completed");
+    let files = lab.files("main", "_AGENTS/sessions");
+    assert!(files.contains(&format!("{}/SESSION.md", State::Completed.dir_of(&slug))), "{files:?}");
+}
+
+#[test]
+fn what_came_to_the_base_between_a_claim_and_its_commit_is_not_brought_back_either() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Between");
+    let first = lab.path().join("first");
+    lab.git(&first, &["pull", "--quiet", "origin", "main"]);
+    let before = lab.git(&first, &["rev-parse", "HEAD"]);
+    commit(&lab, &first, "wrong.txt", "wrong\n");
+    lab.git(&first, &["push", "--quiet", "origin", "HEAD:wrong"]);
+    // Somebody is faster, between the claim and what shows it.
+    let hook = lab.hub().join("hooks/post-receive");
+    let text = "#!/bin/sh\nread old new ref\ncase $ref in refs/intersession/*)\n  git update-ref refs/heads/main wrong; rm \"$0\";; esac\n";
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    let workspace =
+        own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    assert!(workspace.join("wrong.txt").is_file(), "the commit of the claim came after it");
+    commit(&lab, &workspace, "work.txt", "done\n");
+
+    lab.git(&lab.hub(), &["update-ref", "refs/heads/main", &before]);
+    own.doctor(true).expect("repaired");
+    let told = check(own.complete(&slug, None), Kind::Conflict, "git -C ");
+    let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
+    let ended = Command::new("sh").args(["-c", &command]).output().expect("run");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+    assert_eq!(lab.files("main", "wrong.txt"), Vec::<String>::new());
+}
+
+#[test]
 fn a_renamed_base_is_told() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
@@ -268,7 +315,33 @@ fn a_renamed_base_is_told() {
     lab.git(&lab.hub(), &["branch", "-M", "main", "trunk"]);
     check(own.complete(&slug, None), Kind::Conflict, "git config intersession.base <branch>");
     lab.git(&dir, &["config", "intersession.base", "trunk"]);
-    work(&dir).complete(&slug, None).expect("completed");
+    let done = work(&dir).complete(&slug, None).expect("completed");
+    assert_eq!(done.record.claim.base, "trunk");
+}
+
+#[test]
+fn a_directory_without_a_plan_is_told_and_can_be_given_one() {
+    let lab = Lab::new();
+    let hand = lab.path().join("first");
+    commit(&lab, &hand, "_AGENTS/sessions/planned/2026-01-31-no-plan/worklog.md", "# Worklog\n");
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    let own = work(&lab.clone_named("ann"));
+    let slug: Slug = "2026-01-31-no-plan".parse().expect("a slug");
+    let rows = own.list(&own.see().expect("seen")).expect("listed");
+    let note = rows[0].note.clone().unwrap_or_default();
+    assert!(!rows[0].ready && note.contains("it has no SESSION.md: `sess work edit"), "{rows:?}");
+    let checkup = own.doctor(false).expect("looked");
+    assert_eq!(checkup.rows[0].next.as_deref(), Some("sess work edit 2026-01-31-no-plan"), "{checkup:?}");
+    check(own.claim(&slug, &ClaimOptions::default()), Kind::WrongState, "sess work edit 2026-01-31-no-plan");
+    // That command has something to begin with.
+    let (before, text) = own.editable(&slug).expect("a plan to begin with");
+    assert!(before.is_none() && text.contains("# Session: no plan"), "{text}");
+    let text = text
+        .replacen("_To be written._", "Because.", 1)
+        .replace("## Acceptance Criteria\n\n_To be written._", "## Acceptance Criteria\n\n- [ ] It works");
+    own.edit(&slug, None, &text).expect("written");
+    assert_eq!(own.doctor(false).expect("looked").rows[0].next, None);
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
 }
 
 #[test]

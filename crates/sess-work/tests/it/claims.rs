@@ -347,6 +347,9 @@ fn gates_judge_what_lands() {
     own.draft(Some(&slug), &sess_work::Draft::default(), Some(plan)).expect("drafted");
     own.ready(&slug).expect("ready");
     let workspace = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    // One that says nothing is told without a gap.
+    let failed = own.complete(&slug, None).expect_err("there is no work.txt");
+    assert!(failed.message().ends_with("failed (exit status: 1), and said nothing"), "{failed}");
     fs::write(workspace.join("work.txt"), "x\n").expect("written");
     for refused in [own.complete(&slug, None).map(drop), own.land(&slug).map(drop)] {
         let refused = refused.expect_err("it is not committed");

@@ -113,7 +113,7 @@ fn a_plan_that_was_changed_between_two_owners_is_the_one_that_counts() {
     commit(&lab, &workspace, "a.rs", &slug);
     ann.release(&slug, None).expect("released");
     let (before, text) = bob.editable(&slug).expect("a plan");
-    bob.edit(&slug, Some(&before), &text.replace("Because.", "Because it is so.")).expect("edited");
+    bob.edit(&slug, before.as_ref(), &text.replace("Because.", "Because it is so.")).expect("edited");
     let workspace = claimed(&bob, &slug);
     let plan = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
     assert!(fs::read_to_string(plan).expect("a plan").contains("Because it is so."));

@@ -66,6 +66,44 @@ fn templates_with_few_variables_lose_nothing_that_was_asked_for() {
 }
 
 #[test]
+fn a_template_prints_the_criteria_as_a_list_or_goes_through_them() {
+    let lab = Lab::new();
+    let draft = |criteria: &[&str]| Draft {
+        title: "Sell".to_owned(),
+        context: Some("Because.".to_owned()),
+        criteria: criteria.iter().map(|&text| text.to_owned()).collect(),
+        ..Draft::default()
+    };
+    let own = work(&lab.clone_named("ann"));
+    let text_of = |criteria: &[&str]| {
+        let slug = own.draft(None, &draft(criteria), None).expect("drafted");
+        own.show(&slug, &own.see().expect("seen")).expect("shown").plan
+    };
+    let built_in = text_of(&["It works", "It is fast"]);
+    assert!(
+        built_in.contains("## Acceptance Criteria\n\n- [ ] It works\n- [ ] It is fast\n\n"),
+        "{built_in}"
+    );
+    let empty = text_of(&[]);
+    assert!(empty.contains("## Acceptance Criteria\n\n_To be written._\n\n"), "{empty}");
+
+    with_templates(
+        &lab,
+        &[(
+            "SESSION.md.j2",
+            "# {{ SESSION_SLUG }}\n\n## Context\n\n{{ CONTEXT }}\n\n## Acceptance Criteria\n\n\
+             {% for criterion in ACCEPTANCE_CRITERIA %}* [ ] {{ loop.index }}. {{ criterion }}\n{% else %}Ask.\n{% endfor %}\n\
+             {{ ACCEPTANCE_CRITERIA | length }}, first {{ ACCEPTANCE_CRITERIA[0] }}: {{ ACCEPTANCE_CRITERIA }}\n",
+        )],
+    );
+    let looped = text_of(&["It works", "It is fast"]);
+    let expected =
+        "* [ ] 1. It works\n* [ ] 2. It is fast\n\n2, first It works: - [ ] It works\n- [ ] It is fast\n";
+    assert!(looped.ends_with(expected), "{looped}");
+    assert!(text_of(&[]).contains("\n\nAsk.\n\n0, first : _To be written._"));
+}
+
+#[test]
 fn what_is_written_in_the_front_matter_can_be_read_by_people() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));

@@ -160,6 +160,13 @@ fn a_line_leads_to_its_session_and_what_was_learned_to_the_next() {
     // Before it lands, from the workspace.
     let here = agent(&place, "claude", "session-1");
     assert_eq!(here.blame("src/auth/form.rs", 2).expect("found").slug, Some(slug.clone()));
+    fs::write(place.join("src/auth/form.rs"), "one\ntwo\nthree\n").expect("written");
+    let fresh = here.blame("src/auth/form.rs", 3).expect("found");
+    assert_eq!(
+        (fresh.slug.as_ref(), fresh.commit, fresh.title.as_deref()),
+        (Some(&slug), None, Some("Add login"))
+    );
+    lab.git(&place, &["checkout", "--quiet", "--", "."]);
     ann.note(&slug, Note::Learning, "forms need a token").expect("learned");
     let kb = ann.complete(&slug, None).expect("completed").kb.expect("something was learned");
 
@@ -173,6 +180,13 @@ fn a_line_leads_to_its_session_and_what_was_learned_to_the_next() {
     assert_eq!((blame.agents, blame.sessions), (vec!["claude".to_owned()], vec!["session-1".to_owned()]));
     let by_hand = ann.blame("src/auth/form.rs", 3).expect("found");
     assert_eq!((by_hand.slug, by_hand.summary.as_str()), (None, "by hand"));
+    // Lines are counted as the file is now, whatever is committed.
+    fs::write(dir.join("src/auth/form.rs"), "new\none\ntwo\nthree\n").expect("written");
+    assert_eq!(ann.blame("src/auth/form.rs", 3).expect("found").slug, Some(slug.clone()));
+    let fresh = ann.blame("src/auth/form.rs", 1).expect("found");
+    assert_eq!((fresh.text.as_str(), fresh.commit, fresh.slug), ("new", None, None));
+    let gone = ann.blame("src/form.rs", 1).expect_err("it is elsewhere");
+    assert_eq!(gone.next_command(), "git ls-files --cached --others -- '*form.rs'");
     for (file, line, kind) in [
         ("src/auth/form.rs", 0, Kind::Usage),
         ("src/auth/form.rs", 99, Kind::WrongState),

@@ -253,6 +253,44 @@ fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
 }
 
 #[test]
+fn what_stays_after_uninstalling_is_removed_in_its_order_and_named_with_what_is_lost() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, workspace) = claimed(&lab, &own, "Leave it");
+    fs::write(workspace.join("work.txt"), "done\n").expect("written");
+    lab.git(&workspace, &["add", "."]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    // Somebody else goes on with it: the workspace here is nobody's.
+    let bob = work(&lab.clone_named("bob"));
+    bob.takeover(&slug, true, Some("Ann leaves"), &ClaimOptions::default()).expect("taken");
+    let apart = planned(&own, "Apart");
+    let options = ClaimOptions { workspace: sess_work::Workspace::Clone, ..ClaimOptions::default() };
+    let clone = own.claim(&apart, &options).expect("claimed").workspace.expect("a workspace");
+    bob.takeover(&apart, true, Some("Ann leaves"), &ClaimOptions::default()).expect("taken");
+
+    let stays = own.uninstall().expect("uninstalled").notices;
+    let branch =
+        stays.iter().find(|line| line.starts_with(&format!("the branch session/{slug} "))).expect("named");
+    assert!(branch.contains("with a commit that is not on main"), "{branch}");
+    assert!(workspace.is_dir() && clone.is_dir());
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "", "what stays is in nobody's way");
+    for command in stays.iter().filter_map(|line| line.split('`').nth(1)) {
+        if command.starts_with("sess ") || command.contains("_AGENTS") {
+            continue;
+        }
+        let ended = Command::new("sh").args(["-c", command]).current_dir(&dir).output().expect("sh starts");
+        assert!(ended.status.success(), "{command}: {ended:?}");
+    }
+    assert!(stays.iter().any(|line| line.contains("`sess work uninstall` removes both")), "{stays:?}");
+    work(&dir).uninstall().expect("again");
+    assert!(!dir.join(".sessions").exists());
+    let excluded = fs::read_to_string(dir.join(".git/info/exclude")).expect("read");
+    assert!(!excluded.contains(".sessions"), "{excluded}");
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession", "refs/heads/session"]), "");
+}
+
+#[test]
 fn a_commit_on_a_sessions_branch_is_checked() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));

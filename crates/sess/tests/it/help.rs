@@ -108,6 +108,10 @@ fn every_command_explains_itself() {
         assert!(world.ok(["work", work, "--help"]).contains(&format!("Usage: sess work {work}")));
     }
     assert!(!verbs.contains("\n  hook "), "{verbs}");
+    // Whoever asks for help on help gets it.
+    assert_eq!(world.ok(["work", "help", "--help"]), world.ok(["work", "help"]));
+    assert_eq!(world.ok(["help", "-h"]), world.ok(["help"]));
+    assert_eq!(world.run(["work", "help", "nothing"]).code, 2);
     for config in ["check", "show", "schema", "trust"] {
         assert!(world.ok(["config", config, "--help"]).contains(&format!("Usage: sess config {config}")));
     }

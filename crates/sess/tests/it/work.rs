@@ -155,6 +155,27 @@ fn a_work_session_is_told_as_data_from_draft_to_end() {
     check(&lab.json(&workspace, &["heartbeat"]), &slug, "active");
     let done = lab.run(&workspace, &["work", "exec", "--", "sh", "-c", "echo $GIT_AUTHOR_NAME; exit 7"]);
     assert_eq!((done.code, done.stdout), (7, format!("Ann ({slug})\n")));
+    let committed_with = |env: &[(&str, &str)]| {
+        let script = "git commit --quiet --allow-empty -m \"[$SESSION_SLUG] chore: nothing\" && \
+                      git log -1 --format='%an <%ae>, %cn <%ce>'";
+        let mut command = lab.world.command(["work", "exec", "--", "sh", "-c", script]);
+        command.envs(env.iter().copied()).current_dir(&workspace).stdin(Stdio::null());
+        let run = Run::from(command.output().expect("sess starts"));
+        assert_eq!(run.code, 0, "{run:?}");
+        run.stdout
+    };
+    let ann = format!("Ann ({slug}) <ann@example.com>");
+    let foreign = [
+        ("GIT_AUTHOR_NAME", "Mallory"),
+        ("GIT_AUTHOR_EMAIL", "mallory@example.com"),
+        ("GIT_COMMITTER_NAME", "Mallory"),
+        ("GIT_COMMITTER_EMAIL", "mallory@example.com"),
+    ];
+    // The user is who the configuration says, and the environment where that says nothing.
+    assert_eq!(committed_with(&foreign), format!("{ann}, {ann}\n"));
+    let mallory = format!("Mallory ({slug}) <mallory@example.com>");
+    let nobody = [("GIT_CONFIG_GLOBAL", "/dev/null")];
+    assert_eq!(committed_with(&[&foreign[..], &nobody].concat()), format!("{mallory}, {mallory}\n"));
     let drift = lab.json(&workspace, &["drift"]);
     check(&drift, &slug, "active");
     for field in ["criteria", "files", "subsessions", "amendments"] {
@@ -246,16 +267,41 @@ fn every_mistake_names_the_next_command() {
     let slug = lab.planned("Add a form");
     let gone = "it's gone/plän 1.md";
     lab.fails("ann", &["edit", &slug, "--file", gone], 2, "cannot read it's gone/plän 1.md");
-    lab.fails("ann", &["edit", &slug, "--file", gone], 2, r"--file 'it'\''s gone/plän 1.md'`");
-    lab.fails("ann", &["new", "--from", gone], 2, r"run `sess work new --from 'it'\''s gone/plän 1.md'`");
+    // What is there of it is looked at; the same command would say the same.
+    lab.fails("ann", &["edit", &slug, "--file", gone], 2, "run `ls -la -- .`");
+    std::fs::create_dir(lab.world.path("ann/it's gone")).expect("made");
+    lab.fails("ann", &["new", "--from", gone], 2, r"run `ls -la -- 'it'\''s gone'`");
     lab.fails("ann", &["edit", &slug, "--file", "."], 2, "cannot read .");
-    let latin = lab.world.path("latin.md");
-    std::fs::write(&latin, b"# Caf\xe9\n").expect("written");
-    lab.fails("ann", &["edit", &slug, "--file", &latin.to_string_lossy()], 2, "is not UTF-8 text");
+    let pasted = |args: &[&str]| {
+        let run = lab.run("ann", &[&["work"], args].concat());
+        run.fails(2, "is not UTF-8 text");
+        let next = run.stderr.rsplit_once("run `").expect("a command").1.trim_end().trim_end_matches('`');
+        let mut shell = Command::new("sh");
+        lab.world.clean(&mut shell);
+        let bin = Path::new(env!("CARGO_BIN_EXE_sess")).parent().expect("a directory");
+        shell.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()));
+        let ended = shell.args(["-c", next]).current_dir(lab.world.path("ann")).output().expect("sh starts");
+        let ended = Run::from(ended);
+        assert_eq!(ended.code, 0, "{next}: {ended:?}");
+        ended.stdout
+    };
+    let plan = "# Caf\u{e9}\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let latin = lab.world.path("it's latin.md");
+    std::fs::write(&latin, plan.chars().map(|c| c as u8).collect::<Vec<u8>>()).expect("written");
+    pasted(&["edit", &slug, "--file", &latin.to_string_lossy()]);
+    assert!(lab.ok("ann", &["show", &slug]).contains("# Caf\u{e9}"));
+    let wide = lab.world.path("wide.md");
+    let bytes = "\u{feff}".encode_utf16().chain(plan.encode_utf16()).flat_map(u16::to_le_bytes);
+    std::fs::write(&wide, bytes.collect::<Vec<u8>>()).expect("written");
+    assert!(pasted(&["new", "--from", &wide.to_string_lossy()]).trim_end().ends_with("-cafe"));
+    std::fs::write(lab.world.path("ann/binary"), [0xff, 0, 1, 2]).expect("written");
+    lab.fails("ann", &["new", "--from", "binary"], 2, "run `ls -la -- binary`");
+    lab.fails("ann", &["new", "X", "--slug", "no-date"], 2, "run `sess work new \"<title>\"`");
+    lab.fails("ann", &["new", "X", "--depends", "no-date"], 2, "run `sess work list`");
     lab.fails("ann", &["new"], 2, "run `sess work new \"<title>\"`");
     let wrong = lab.world.write("wrong.md", "---\ndepends: [\n---\n# X\n");
     let wrong = wrong.to_string_lossy().into_owned();
-    lab.fails("ann", &["new", "X", "--from", &wrong], 2, "run `sess work new --from ");
+    lab.fails("ann", &["new", "X", "--from", &wrong], 2, "run `${EDITOR:-vi} ");
     lab.fails("ann", &["edit", &slug, "--file", &wrong], 2, &format!("run `sess work edit {slug}`"));
     lab.fails("ann", &["blame", "readme.md"], 2, "run `sess work blame <file>:<line>`");
     lab.fails("ann", &["list", "--state", "done"], 2, "[possible values: drafting, planned,");
@@ -276,7 +322,7 @@ fn every_mistake_names_the_next_command() {
         let run = editing(wrong);
         run.fails(2, "what you wrote is kept in ");
         let (_, again) =
-            run.stderr.split_once("run `sess work edit 2026-01-31-other --file ").expect("a path");
+            run.stderr.split_once(" && sess work edit 2026-01-31-other --file ").expect("a path");
         let path = again.trim_end().trim_end_matches('`');
         assert!(std::fs::metadata(path).is_ok_and(|kept| kept.len() > 3), "{run:?}");
     }
@@ -426,30 +472,54 @@ fn what_is_shown_fits_the_terminal() {
     let lab = Lab::new();
     let long =
         "A title that is much longer than any terminal is wide, because somebody could not stop writing";
-    lab.planned(long);
+    let long_slug = lab.planned(long);
     let slug = lab.planned("Add a form");
     lab.worked_on(&slug, "form.txt", "a form\n");
     let criterion = "word ".repeat(40);
     let plan = format!("# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] {criterion}\n");
     let plan = lab.world.write("plan.md", &plan).to_string_lossy().into_owned();
     lab.ok("ann", &["amend", &slug, "--reason", &"reason ".repeat(30), "--file", &plan]);
-    for width in [80, 120] {
-        for args in [&["list"][..], &["status", &slug], &["drift", &slug], &["doctor"], &["gc", "--dry-run"]]
-        {
+    let waiting =
+        lab.ok("ann", &["new", "Wait", "--depends", &slug, "--depends", &long_slug]).trim().to_owned();
+    for width in [50, 80, 120] {
+        for args in [
+            &["list"][..],
+            &["show", &slug],
+            &["context", &slug],
+            &["status", &slug],
+            &["drift", &slug],
+            &["doctor"],
+            &["gc", "--dry-run"],
+            &["board"],
+        ] {
             let mut command = lab.world.command([&["work"], args].concat());
             command.env("NO_COLOR", "1").current_dir(lab.world.path("ann"));
             let shown = in_terminal(command, width);
             assert!(shown.lines().count() > 1, "{args:?}: {shown}");
             for line in shown.lines() {
-                // A path is one word, and stays whole.
-                let is_path = line.split_whitespace().any(|word| word.starts_with('/'));
-                assert!(is_path || line.chars().count() <= usize::from(width), "{args:?}: {line}");
+                // A path and a name are one word, and stay whole.
+                let is_long = |word: &str| word.starts_with('/') || word.chars().count() + 14 > width.into();
+                let fits = line.chars().count() <= usize::from(width);
+                assert!(fits || line.split_whitespace().any(is_long), "{args:?}: {line}");
             }
-            if args[0] == "status" {
-                assert!(shown.contains("claimed just now"), "times are told in words: {shown}");
+            let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            match args[0] {
+                "list" | "board" => {
+                    for whole in [&slug, &long_slug, &waiting, &format!("waits for {slug}, {long_slug}")] {
+                        assert!(words.contains(whole.as_str()), "{whole} at {width}: {shown}");
+                    }
+                    assert!(words.contains("Ann (you)"), "{shown}");
+                }
+                "doctor" => assert!(words.contains(&long_slug), "{shown}"),
+                "status" => assert!(shown.contains("claimed just now"), "times are told in words: {shown}"),
+                _ => {}
             }
         }
     }
+    let mut command = lab.world.command(["work", "claim", &slug]);
+    command.env("NO_COLOR", "1").current_dir(lab.world.path("ann"));
+    let shown = in_terminal(command, 80);
+    assert!(shown.contains(&format!("{slug} is yours already for 30 min\n")), "{shown}");
 }
 
 #[test]

@@ -12,14 +12,17 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style},
     text::{Line, Span},
-    widgets::{Block, Borders, Paragraph},
+    widgets::{Block, Borders, Paragraph, Wrap},
 };
 use serde_json::json;
 use sess_core::Timestamp;
 use sess_work::{Row, State, Work};
 
 use super::{Here, holder_of, lease_of};
-use crate::{config::now, output::one_line};
+use crate::{
+    config::now,
+    output::{ago, one_line},
+};
 
 /// How often it looks by itself: each look asks the remote.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -29,6 +32,9 @@ const TICK: Duration = Duration::from_millis(250);
 const LOOKS_MAX: usize = 1;
 /// Below this width the columns stand one under the other.
 const WIDE: u16 = 100;
+
+/// What does not fit into a line goes on in the next: names are there to be typed.
+const WHOLE: Wrap = Wrap { trim: false };
 
 /// What was seen last.
 #[derive(Default)]
@@ -62,7 +68,7 @@ pub(super) async fn run(here: &Here<'_>) -> anyhow::Result<()> {
         here.output.line(&format!("{state} ({})", rows.len()))?;
         for row in rows {
             for line in card(row, now()) {
-                here.output.line(&format!("  {line}"))?;
+                here.output.hanging("  ", &line)?;
             }
         }
     }
@@ -135,10 +141,19 @@ fn card(row: &Row, now: Timestamp) -> Vec<String> {
         lines.push(format!("waits for {}", row.waits_for.join(", ")));
     }
     let is_open = !matches!(row.state, State::Completed | State::Abandoned);
-    lines.extend(row.last_log.as_deref().filter(|_| is_open).map(one_line));
+    lines.extend(row.last_log.as_deref().filter(|_| is_open).map(|line| logged(line, now)));
     let is_said = row.holder.as_ref().is_some_and(|holder| holder.waits);
     lines.extend(row.note.as_deref().filter(|_| !is_said).map(one_line));
     lines
+}
+
+/// Says what a line of the log says, and then when it was written: where there is room for one of them, for the text.
+fn logged(line: &str, now: Timestamp) -> String {
+    let timed = line.split_once(' ').and_then(|(at, text)| Some((Timestamp::parse_rfc3339(at)?, text)));
+    match timed {
+        Some((at, text)) => one_line(&format!("{text} · {}", ago(at, now))),
+        None => one_line(line),
+    }
 }
 
 fn draw(frame: &mut Frame<'_>, seen: Option<&Seen>, is_asking: bool, now: Timestamp) {
@@ -149,7 +164,7 @@ fn draw(frame: &mut Frame<'_>, seen: Option<&Seen>, is_asking: bool, now: Timest
         let places: [Rect; 5] = Layout::horizontal([Constraint::Fill(1); 5]).areas(body);
         for ((state, rows), place) in columns.iter().zip(places) {
             let block = Block::new().borders(Borders::ALL).title(heading(*state, rows.len()));
-            frame.render_widget(Paragraph::new(cards(rows, now)).block(block), place);
+            frame.render_widget(Paragraph::new(cards(rows, now)).wrap(WHOLE).block(block), place);
         }
     } else {
         let mut lines = Vec::new();
@@ -159,7 +174,7 @@ fn draw(frame: &mut Frame<'_>, seen: Option<&Seen>, is_asking: bool, now: Timest
             lines.push(heading(state, rows.len()));
             lines.extend(cards(rows, now));
         }
-        frame.render_widget(Paragraph::new(lines), body);
+        frame.render_widget(Paragraph::new(lines).wrap(WHOLE), body);
     }
     let status = match (seen, is_asking) {
         (None, _) | (_, true) => "looking …".to_owned(),
@@ -222,8 +237,8 @@ mod tests {
     }
 
     fn drawn(width: u16, height: u16) -> String {
-        let mut active = row("2025-10-14-login", State::Active, "Add\u{1b}[2J login");
-        active.last_log = Some("wrote the form".to_owned());
+        let mut active = row("2025-10-14-a-login-for-people", State::Active, "Add\u{1b}[2J login");
+        active.last_log = Some("2025-10-14T00:02:00Z wrote the form".to_owned());
         active.holder = Some(Holder {
             name: "Ann".to_owned(),
             agent: Some("coder".to_owned()),
@@ -251,10 +266,16 @@ mod tests {
         for shown in ["drafting 0", "planned 1", "active 1", "completed 0", "abandoned 0", "Write docs"] {
             assert!(wide.contains(shown), "{shown}\n{wide}");
         }
-        for shown in ["Add␛[2J login", "coder of Ann · 25 min", "wrote the form", "q leaves"] {
+        let texts = ["Add␛[2J login", "coder of Ann · 25 min", "wrote the form · 3 min ago", "q leaves"];
+        for shown in texts {
             assert!(wide.contains(shown), "{shown}\n{wide}");
         }
         assert!(!wide.contains('\u{1b}'));
+        // What a column has no room for goes on below.
+        let columns = drawn(100, 14);
+        for shown in ["2025-10-14-a-login", "-for-people", "wrote the form"] {
+            assert!(columns.contains(shown), "{shown}\n{columns}");
+        }
     }
 
     #[test]

@@ -9,13 +9,15 @@ use std::{
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use sess_core::Timestamp;
 use sess_work::{ClaimOptions, Claimed, Error, Phase, Record, Slug, State, Workspace, quoted};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Here, text_of};
+use super::{Here, lease_left, text_of};
 use crate::{
     cli::work::{Claim, One, Place},
-    output::one_line,
+    config::now,
+    output::{Output, one_line},
 };
 
 pub(super) fn options(place: &Place, ignore_dependencies: bool) -> ClaimOptions {
@@ -74,7 +76,7 @@ fn tell_claimed(here: &Here<'_>, claimed: &Claimed, verb: &str) -> anyhow::Resul
     let told = if claim.waits() {
         format!("{slug} {verb}: it is done, and waits to be merged")
     } else {
-        format!("{slug} {verb} until {}", claim.lapses_at())
+        format!("{slug} {verb} {}", until(here.output, claim.lapses_at()))
     };
     here.tell(slug, State::Active, claim_data(claimed), &claimed.notices, &told)?;
     if here.output.json {
@@ -140,7 +142,17 @@ pub(super) fn heartbeat(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     let record = here.work.heartbeat(&slug)?;
     let until = record.claim.lapses_at();
     let more = json!({ "until": until.to_string(), "fence": record.claim.fence });
-    here.tell(&slug, State::Active, more, &[], &format!("{slug} is yours until {until}"))
+    let told = format!("{slug} is yours {}", self::until(here.output, until));
+    here.tell(&slug, State::Active, more, &[], &told)
+}
+
+/// Says how long something lasts: to whoever looks, for how long yet; to a program, until when.
+fn until(output: &Output, until: Timestamp) -> String {
+    if output.is_terminal() {
+        format!("for {}", lease_left(&until.to_string(), now()))
+    } else {
+        format!("until {until}")
+    }
 }
 
 pub(super) fn release(here: &Here<'_>, one: One, reason: Option<&str>) -> anyhow::Result<()> {
@@ -165,8 +177,10 @@ pub(super) fn abandon(here: &Here<'_>, one: One, reason: &str) -> anyhow::Result
 
 pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let again = format!("sess work amend {slug} --file <file> --reason …");
-    let text = file.map(|file| text_of(file, &again)).transpose()?;
+    let otherwise = format!("sess work amend {slug} --file <file> --reason …");
+    let piped =
+        |command: &str| format!("{command} | sess work amend {slug} --file - --reason {}", quoted(reason));
+    let text = file.map(|file| text_of(file, &otherwise, piped)).transpose()?;
     let record = here.work.amend(&slug, text.as_deref(), reason)?;
     let amendments = &record.claim.amendments;
     let told = format!("the plan of {slug} is amended; what it was, and why, stays on record");
@@ -177,8 +191,8 @@ pub(super) fn complete(here: &Here<'_>, one: One, notes: Option<String>) -> anyh
     let slug = here.meant(one)?;
     let notes = match notes {
         Some(given) if Path::new(&given).is_file() => {
-            let again = format!("sess work complete {slug} --notes \"<text>\"");
-            Some(text_of(Path::new(&given), &again)?)
+            let piped = |command: &str| format!("sess work complete {slug} --notes \"$({command})\"");
+            Some(text_of(Path::new(&given), "", piped)?)
         }
         notes => notes,
     };
@@ -193,11 +207,12 @@ pub(super) fn tell_completed(
 ) -> anyhow::Result<()> {
     let Record { claim, .. } = &done.record;
     let commit = claim.landed.as_ref().map(|landed| landed.commit.as_str());
+    let base = here.work.repo().base();
     let (state, told) = match claim.phase {
         Phase::Landing => (State::Active, format!("{slug} is done, and waits to be merged")),
-        _ => (State::Completed, format!("{slug} is completed: its work is on {}", claim.base)),
+        _ => (State::Completed, format!("{slug} is completed: its work is on {base}")),
     };
-    let more = json!({ "commit": commit, "base": claim.base, "kb": done.kb });
+    let more = json!({ "commit": commit, "base": base, "kb": done.kb });
     here.tell(slug, state, more, &done.notices, &told)?;
     if let Some(kb) = &done.kb {
         here.next(&format!("what was learned is to be merged: {kb} is there for it"));

@@ -4,17 +4,23 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
-use sess_work::{Brief, Draft, Error, Slug, State, quoted};
+use sess_work::{Brief, Draft, Error, Kind, Slug, State, quoted};
 
 use super::{Here, text_of};
 use crate::cli::work::{New, One};
 
+/// How a plan is drafted without a file.
+const WITH_TITLE: &str = "sess work new \"<title>\"";
+
 pub(super) fn new(here: &Here<'_>, args: New) -> anyhow::Result<()> {
-    let again = args.from.as_deref().map(|file| format!("sess work new --from {}", quoted(file.display())));
-    let again = again.unwrap_or_else(|| "sess work new \"<title>\"".to_owned());
-    let text = args.from.as_deref().map(|file| text_of(file, &again)).transpose()?;
-    let brief = text.as_deref().map(Brief::parse).transpose().map_err(|error| error.next(again))?;
-    let title = args.title.or(brief.map(|brief| brief.title)).unwrap_or_default();
+    let text = args.from.as_deref().map(|file| {
+        let text = text_of(file, WITH_TITLE, |command| format!("{command} | sess work new --from -"))?;
+        Brief::parse(&text)
+            .map_err(|error| error.next(corrected(file, "sess work new --from").unwrap_or(WITH_TITLE.into())))
+            .map(|brief| (text, brief))
+    });
+    let (text, brief) = text.transpose()?.unzip();
+    let title = args.title.or(brief.map(|brief: Brief| brief.title)).unwrap_or_default();
     let draft = Draft {
         title,
         context: args.context,
@@ -37,19 +43,20 @@ pub(super) fn edit(here: &Here<'_>, one: One, file: Option<&Path>) -> anyhow::Re
     let (before, old) = here.work.editable(&slug)?;
     let (new, written) = match file {
         Some(file) => {
-            let again = format!("sess work edit {slug} --file {}", quoted(file.display()));
-            (text_of(file, &again)?, None)
+            let otherwise = format!("sess work edit {slug}");
+            let piped = |command: &str| format!("{command} | sess work edit {slug} --file -");
+            (text_of(file, &otherwise, piped)?, None)
         }
         None => {
             let file = edited(here, &slug, &old)?;
-            match text_of(file.path(), "") {
+            match text_of(file.path(), "", str::to_owned) {
                 Ok(text) => (text, Some(file)),
                 Err(error) => return Err(kept(&slug, file, error).into()),
             }
         }
     };
     let is_same = new == old;
-    if !is_same && let Err(error) = here.work.edit(&slug, Some(&before), &new) {
+    if !is_same && let Err(error) = here.work.edit(&slug, before.as_ref(), &new) {
         return Err(match written {
             Some(file) => kept(&slug, file, error),
             None => error,
@@ -66,11 +73,20 @@ fn kept(slug: &Slug, file: tempfile::NamedTempFile, error: Error) -> Error {
     match file.keep() {
         Ok((_, path)) => {
             let message = format!("{}; what you wrote is kept in {}", error.message(), path.display());
-            let again = format!("sess work edit {slug} --file {}", quoted(path.display()));
+            let edit = format!("sess work edit {slug} --file");
+            // What cannot be read has to be changed first.
+            let again = corrected(&path, &edit).filter(|_| error.kind == Kind::Usage);
+            let again = again.unwrap_or_else(|| format!("{edit} {}", quoted(path.display())));
             Error::new(error.kind, message).next(again)
         }
         Err(_) => error,
     }
+}
+
+/// Returns what opens a file in an editor, and gives it to a command then; nothing for standard input.
+fn corrected(file: &Path, command: &str) -> Option<String> {
+    let path = quoted(file.display());
+    (file.as_os_str() != "-").then(|| format!("${{EDITOR:-vi}} {path} && {command} {path}"))
 }
 
 /// Lets the person change a text; the file is there until it is dropped.

@@ -1,5 +1,6 @@
 //! What is known: the knowledge base, and what an agent needs to begin.
 
+use console::Style;
 use serde_json::json;
 use sess_work::State;
 
@@ -20,16 +21,16 @@ pub(super) fn kb(here: &Here<'_>, args: Kb) -> anyhow::Result<()> {
             }
             let rows: Vec<Vec<String>> = pages
                 .iter()
-                .map(|page| vec![page.path.clone(), size_of(page.bytes), page.title.clone()])
+                .map(|page| vec![size_of(page.bytes), page.path.clone(), page.title.clone()])
                 .collect();
-            here.output.table(&["PAGE", "SIZE", "TITLE"], 2, &rows)
+            here.output.rows(&["SIZE", "PAGE", "TITLE"], 2, &rows, &[], &|_, _| Style::new())
         }
         Kb::Show { path } => {
             let text = here.work.kb_show(&path)?;
             if here.output.json {
                 return here.output.data(&json!({ "path": path, "text": text }));
             }
-            here.output.foreign(&text)
+            here.output.markdown(&text)
         }
         Kb::Merge { topic } => {
             let slug = here.work.kb_merge(&topic)?;
@@ -46,5 +47,5 @@ pub(super) fn context(here: &Here<'_>, one: One, bytes: usize) -> anyhow::Result
         let state = here.state(&slug)?.unwrap_or(State::Active);
         return here.tell(&slug, state, json!({ "context": text }), &[], "");
     }
-    here.output.foreign(&text)
+    here.output.markdown(&text)
 }

@@ -29,6 +29,7 @@ pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
     let now = now();
     // Who has what, and for how long, is worth two columns only when somebody has something.
     let is_held = rows.iter().any(|row| row.holder.is_some());
+    let is_terminal = here.output.is_terminal();
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
@@ -38,40 +39,40 @@ pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
                 cells.push(holder.map(holder_of).unwrap_or_default());
                 cells.push(holder.map(|holder| lease_of(holder, now)).unwrap_or_default());
             }
-            cells.push(about(row));
+            cells.push(if is_terminal { titled(row) } else { about(row) });
             cells
         })
         .collect();
+    // A column would cut what is in its way.
+    let below: Vec<Vec<String>> = rows.iter().filter(|_| is_terminal).map(in_its_way).collect();
     let header: &[&str] = if is_held {
         &["STATE", "WORK SESSION", "WHO", "LEASE", "TITLE"]
     } else {
         &["STATE", "WORK SESSION", "TITLE"]
     };
-    let lines = here.output.lines(header, header.len() - 1, &cells, &|row, column| match column {
+    here.output.rows(header, header.len() - 1, &cells, &below, &|row, column| match column {
         0 => style_of(rows[row].state),
         3 if rows[row].holder.as_ref().is_some_and(|holder| holder.stale) => Style::new().red(),
         _ => Style::new(),
-    });
-    for line in lines {
-        here.output.line(&line)?;
-    }
-    Ok(())
+    })
 }
 
 /// Says what a work session is about, and what is in its way.
 fn about(row: &Row) -> String {
-    let mut text = row.title.clone();
-    if !row.labels.is_empty() {
-        text += &format!(" [{}]", row.labels.join(", "));
+    std::iter::once(titled(row)).chain(in_its_way(row)).collect::<Vec<_>>().join(" — ")
+}
+
+fn titled(row: &Row) -> String {
+    match row.labels.as_slice() {
+        [] => row.title.clone(),
+        labels => format!("{} [{}]", row.title, labels.join(", ")),
     }
-    if !row.waits_for.is_empty() {
-        text += &format!(" — waits for {}", row.waits_for.join(", "));
-    }
+}
+
+fn in_its_way(row: &Row) -> Vec<String> {
+    let waits = (!row.waits_for.is_empty()).then(|| format!("waits for {}", row.waits_for.join(", ")));
     let is_said = row.holder.as_ref().is_some_and(|holder| holder.waits);
-    if let Some(note) = row.note.as_ref().filter(|_| !is_said) {
-        text += &format!(" — {note}");
-    }
-    text
+    waits.into_iter().chain(row.note.clone().filter(|_| !is_said)).collect()
 }
 
 pub(super) fn show(here: &Here<'_>, one: One) -> anyhow::Result<()> {
@@ -111,10 +112,10 @@ pub(super) fn show(here: &Here<'_>, one: One) -> anyhow::Result<()> {
         output.field(if n == 0 { "history" } else { " " }, &one_line(&told))?;
     }
     output.line("")?;
-    output.foreign(&ended(&shown.plan))?;
+    output.markdown(&ended(&shown.plan))?;
     if let Some(worklog) = &shown.worklog {
         output.line("")?;
-        output.foreign(&ended(worklog))?;
+        output.markdown(&ended(worklog))?;
     }
     Ok(())
 }

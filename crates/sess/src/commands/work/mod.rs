@@ -165,11 +165,15 @@ impl Here<'_> {
     }
 }
 
-/// Reads a text that a file, or standard input as `-`, holds; `again` is the command to run with a better one.
-fn text_of(file: &Path, again: &str) -> sess_work::Result<String> {
+/// Reads a text that a file, or standard input as `-`, holds.
+///
+/// What to run when that is impossible: whatever shows why the file cannot be read, or `piped`, which makes a command
+/// of one that writes the text; for standard input `otherwise`.
+fn text_of(file: &Path, otherwise: &str, piped: impl Fn(&str) -> String) -> sess_work::Result<String> {
     let is_input = file.as_os_str() == "-";
     let name = if is_input { "standard input".to_owned() } else { file.display().to_string() };
-    let wrong = |what: String| Error::usage(what).next(again);
+    let look = || if is_input { otherwise.to_owned() } else { format!("ls -la -- {}", nearest(file)) };
+    let wrong = |what: String| Error::usage(what).next(look());
     let mut bytes = Vec::new();
     let read = if is_input {
         std::io::stdin().take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)
@@ -180,7 +184,27 @@ fn text_of(file: &Path, again: &str) -> sess_work::Result<String> {
     if bytes.len() as u64 > TEXT_BYTES_MAX {
         return Err(wrong(format!("{name} is larger than {TEXT_BYTES_MAX} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| wrong(format!("{name} is not UTF-8 text")))
+    String::from_utf8(bytes).map_err(|error| {
+        let bytes = error.as_bytes();
+        let written = match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+            _ if bytes.contains(&0) => None,
+            _ => Some("ISO-8859-1"),
+        };
+        let told = wrong(format!("{name} is not UTF-8 text"));
+        match written.filter(|_| !is_input) {
+            Some(written) => {
+                told.next(piped(&format!("iconv -f {written} -t UTF-8 {}", quoted(file.display()))))
+            }
+            None => told,
+        }
+    })
+}
+
+/// Returns as much of a path as there is, for a shell.
+fn nearest(file: &Path) -> String {
+    let there = file.ancestors().find(|path| path.symlink_metadata().is_ok());
+    quoted(there.unwrap_or(Path::new(".")).display())
 }
 
 /// Returns how the word for a state looks.
@@ -197,7 +221,9 @@ fn style_of(state: State) -> Style {
 /// Says how long a lease lasts yet, or since when it has lapsed.
 fn lease_left(until: &str, now: Timestamp) -> String {
     let Some(until) = Timestamp::parse_rfc3339(until) else { return until.to_owned() };
-    let minutes = (until.as_millis() - now.as_millis()).div_euclid(60_000);
+    let left_ms = until.as_millis() - now.as_millis();
+    // A minute that has begun is one that is left.
+    let minutes = if left_ms > 0 { (left_ms + 59_999) / 60_000 } else { left_ms.div_euclid(60_000) };
     let told = |minutes: i64| match minutes {
         ..60 => format!("{minutes} min"),
         60..2_880 => format!("{} h", minutes / 60),

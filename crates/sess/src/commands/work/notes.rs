@@ -6,13 +6,17 @@ use sess_work::{Note, State};
 use super::{Here, text_of};
 use crate::cli::work::{Note as Args, One};
 
-fn words(text: String) -> anyhow::Result<String> {
-    if text == "-" { Ok(text_of("-".as_ref(), "sess work log \"<text>\"")?) } else { Ok(text) }
+fn words(note: Note, text: String) -> anyhow::Result<String> {
+    if text != "-" {
+        return Ok(text);
+    }
+    let otherwise = format!("sess work {} \"<text>\"", note.verb());
+    Ok(text_of("-".as_ref(), &otherwise, str::to_owned)?)
 }
 
 pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()> {
     let slug = here.meant_by(args.slug)?;
-    let notices = here.work.note(&slug, note, &words(args.text)?)?;
+    let notices = here.work.note(&slug, note, &words(note, args.text)?)?;
     let place = match note {
         Note::Log => "worklog.md",
         Note::Plan => "active-plan.md",
@@ -25,7 +29,7 @@ pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()
 
 pub(super) fn sub(here: &Here<'_>, args: Args, is_new: bool) -> anyhow::Result<()> {
     let slug = here.meant_by(args.slug)?;
-    let (drafted, notices) = here.work.sub(&slug, &words(args.text)?, is_new)?;
+    let (drafted, notices) = here.work.sub(&slug, &words(Note::Sub, args.text)?, is_new)?;
     let told = match &drafted {
         Some(new) => format!("written down in subsessions.md of {slug}, and drafted as {new}"),
         None => format!("written down in subsessions.md of {slug}"),

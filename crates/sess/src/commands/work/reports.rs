@@ -1,6 +1,6 @@
 //! How a work session stands, how far it went from its plan, and which one a line of code comes from.
 
-use console::Style;
+use console::{Style, measure_text_width};
 use sess_core::Timestamp;
 use sess_work::{Blame, Drift, Error, Status};
 
@@ -114,38 +114,47 @@ fn drift_lines(output: &Output, drift: &Drift, now: Timestamp) -> Vec<(String, S
     let counts = format!("files: {} changed, {} outside the plan", files.changed.len(), files.outside.len());
     lines.extend([nothing(), heading(counts)]);
     for path in &files.changed {
-        let mut text = one_line(path);
+        let mut marks = Vec::new();
         if files.outside.contains(path) {
-            text += &format!("  {}", Style::new().yellow().apply_to("outside the plan"));
+            marks.push(Style::new().yellow().apply_to("outside the plan".to_owned()).to_string());
         }
         if let Some(shared) = files.shared.iter().find(|shared| shared.path == *path) {
             let with: Vec<&str> = shared.with.iter().map(sess_work::Slug::as_str).collect();
             let told = format!("also changed by {}", with.join(", "));
-            text += &format!("  {}", Style::new().red().apply_to(told));
+            marks.push(Style::new().red().apply_to(told).to_string());
         }
-        lines.push(("  ".to_owned(), text));
+        let (path, marks) = (one_line(path), marks.join("  "));
+        let columns = measure_text_width(&path) + measure_text_width(&marks) + 4;
+        match output.width() {
+            // Further in than the files, for which they would be taken.
+            Some(width) if columns > width && !marks.is_empty() => {
+                lines.extend([("  ".to_owned(), path), ("      ".to_owned(), marks)]);
+            }
+            _ if marks.is_empty() => lines.push(("  ".to_owned(), path)),
+            _ => lines.push(("  ".to_owned(), format!("{path}  {marks}"))),
+        }
     }
     if !drift.subsessions.is_empty() {
         lines.extend([nothing(), heading(format!("sub-sessions: {}", drift.subsessions.len()))]);
-        lines.extend(drift.subsessions.iter().map(|text| ("  ".to_owned(), one_line(text))));
+        lines.extend(drift.subsessions.iter().map(|text| ("  - ".to_owned(), one_line(text))));
     }
     if !drift.amendments.is_empty() {
         lines.extend([nothing(), heading(format!("amendments: {}", drift.amendments.len()))]);
         let told = drift.amendments.iter().map(|amendment| {
             let at = when(output, &amendment.at.to_string(), now);
-            ("  ".to_owned(), one_line(&format!("{at}: {}", amendment.reason)))
+            (format!("  - {at}: "), one_line(&amendment.reason))
         });
         lines.extend(told);
     }
     if !drift.refused.is_empty() {
         lines.extend([nothing(), heading("`complete` refuses this".to_owned())]);
-        lines.extend(drift.refused.iter().map(|text| ("  ".to_owned(), one_line(text))));
+        lines.extend(drift.refused.iter().map(|text| ("  - ".to_owned(), one_line(text))));
     }
     if let Some(told) = &drift.base_plan {
         lines.extend([
             nothing(),
             heading("the plan on the base".to_owned()),
-            ("  ".to_owned(), one_line(told)),
+            ("  - ".to_owned(), one_line(told)),
         ]);
     }
     let of = drift.time.estimate_minutes.map(|of| format!(" of {of} min")).unwrap_or_default();
@@ -169,9 +178,13 @@ pub(super) fn blame(here: &Here<'_>, place: &str) -> anyhow::Result<()> {
 fn tell_blame(output: &Output, blame: &Blame) -> anyhow::Result<()> {
     let field = |name: &str, value: &str| output.field(name, &one_line(value));
     output.line(&output.fit(&one_line(&format!("{}:{}  {}", blame.file, blame.line, blame.text.trim()))))?;
-    field("commit", &format!("{} {}", blame.commit.short(), blame.summary))?;
+    match &blame.commit {
+        Some(commit) => field("commit", &format!("{} {}", commit.short(), blame.summary))?,
+        None => field("commit", &blame.summary)?,
+    }
     field("author", &blame.author)?;
     match (&blame.slug, blame.state) {
+        (None, _) if blame.commit.is_none() => return field("work session", "none: this is no workspace"),
         (None, _) => return field("work session", "none: it was committed without one"),
         (Some(slug), None) => field("work session", &format!("{slug}, which is not here"))?,
         (Some(slug), Some(state)) => {
@@ -218,8 +231,8 @@ mod tests {
         let told = console::strip_ansi_codes(&told.join("\n")).into_owned();
         let expected = "2025-10-14-x is active\n\ncriteria: 1 of 2 done\n  [x] A\n  [ ] B␛ (added)\n\n\
              files: 2 changed, 1 outside the plan\n  a.rs  also changed by 2025-10-14-y\n  b.rs  outside the plan\n\n\
-             sub-sessions: 1\n  another form\n\namendments: 1\n  2027-01-15T08:00:00Z: it was wrong\n\n\
-             `complete` refuses this\n  SESSION.md was changed\n\nthe plan on the base\n  somebody changed it\n\n\
+             sub-sessions: 1\n  - another form\n\namendments: 1\n  - 2027-01-15T08:00:00Z: it was wrong\n\n\
+             `complete` refuses this\n  - SESSION.md was changed\n\nthe plan on the base\n  - somebody changed it\n\n\
              time: 30 min of 240 min";
         assert_eq!(told, expected);
     }

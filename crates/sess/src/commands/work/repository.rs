@@ -64,15 +64,11 @@ fn tell_rows(here: &Here<'_>, rows: &[CheckRow]) -> anyhow::Result<()> {
         })
         .collect();
     let header = ["", "WORK SESSION", "DIRECTORY", "CLAIM"];
-    let lines = here.output.lines(&header, 3, &cells, &|row, column| match (column, &rows[row].next) {
+    here.output.rows(&header, 3, &cells, &[], &|row, column| match (column, &rows[row].next) {
         (0, Some(_)) => Style::new().yellow(),
         (0, None) => Style::new().green(),
         _ => Style::new(),
-    });
-    for line in lines {
-        here.output.line(&line)?;
-    }
-    Ok(())
+    })
 }
 
 pub(super) fn gc(here: &Here<'_>, dry_run: bool) -> anyhow::Result<()> {
@@ -89,15 +85,15 @@ pub(super) fn gc(here: &Here<'_>, dry_run: bool) -> anyhow::Result<()> {
                 (true, false) => "removed",
                 (false, _) => "stays",
             };
-            vec![item.path.clone(), size_of(item.bytes), fate.to_owned(), item.reason.clone()]
+            vec![fate.to_owned(), item.path.clone(), size_of(item.bytes), item.reason.clone()]
         })
         .collect();
     if !rows.is_empty() {
-        here.output.table(&["WORKSPACE", "SIZE", "", "WHY"], 3, &rows)?;
+        here.output.rows(&["", "WORKSPACE", "SIZE", "WHY"], 3, &rows, &[], &|_, _| Style::new())?;
     }
     let would = if dry_run { "would be " } else { "" };
-    here.output
-        .line(&format!("{} ended claims {would}archived, {} refs {would}cleaned up", gc.archived, gc.refs))
+    let told = format!("{} ended claims {would}archived, {} refs {would}cleaned up", gc.archived, gc.refs);
+    here.output.hanging("", &told)
 }
 
 pub(super) fn uninstall(here: &Here<'_>) -> anyhow::Result<()> {
