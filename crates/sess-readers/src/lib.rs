@@ -10,7 +10,7 @@ mod claude;
 mod codex;
 mod crush;
 mod cursor;
-mod database;
+pub mod database;
 mod docker_agent;
 mod document;
 mod error;
