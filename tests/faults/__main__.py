@@ -19,6 +19,7 @@ import disk_full
 import exchanges
 import figures
 import followers
+import foreign
 import io_errors
 import keys
 import kills
@@ -35,7 +36,7 @@ import waits
 from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
-          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals,
+          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals, foreign,
            runs, leases, exchanges, waits, followers, overload, soak, threats)}
 SHOWN_MAX = 5
 

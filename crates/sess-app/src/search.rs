@@ -282,10 +282,20 @@ impl App {
         );
         let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
         let stop = Stop::default();
-        let flag = Arc::clone(&stop.0);
+        let flag = stop.flag();
         let looked = Arc::clone(&sessions);
-        let found =
-            context::blocking(move || sess_readers::search(&looked, &matcher, before, limit, &flag, &told));
+        let app = self.clone();
+        let found = context::blocking(move || {
+            let terms = matcher.terms();
+            let filters = if terms.is_empty() { None } else { app.filters() };
+            let may_have =
+                |session: &Foreign| filters.as_ref().is_none_or(|filters| filters.may_have(session, &terms));
+            let found = sess_readers::search(&looked, &matcher, before, limit, &may_have, &flag, &told);
+            if let Some(filters) = filters {
+                filters.warn_if_damaged();
+            }
+            found
+        });
         let found = found.await?;
         drop(stop);
         for (place, problem) in &found.problems {
@@ -351,9 +361,16 @@ impl Seek<'_> {
     }
 }
 
-/// Ends a search that nobody waits for any longer.
+/// Ends work that nobody waits for any longer: it goes on until this is dropped.
 #[derive(Default)]
-struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Returns what is set when it is to end.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
 
 impl Drop for Stop {
     fn drop(&mut self) {

@@ -77,6 +77,13 @@ impl Reader for Codex {
         let _ = reading.flush();
         Ok(reading.told)
     }
+
+    fn is_in_one_file(&self, session: &Foreign) -> bool {
+        let path = &session.place.path;
+        let thread = Rollout::at(path).map(|rollout| rollout.thread).unwrap_or_default();
+        // One that goes on where another ended, be that one here or not.
+        meta(path, &thread).is_ok_and(|meta| meta.unwrap_or_default().history_base().is_none())
+    }
 }
 
 /// Returns the rollouts that count, one a thread, and whether each is archived.

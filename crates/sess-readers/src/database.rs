@@ -11,7 +11,7 @@ use std::{
     fs::{self, File, Metadata, Permissions},
     io::{self, Read},
     ops::ControlFlow,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -33,7 +33,7 @@ const VALUE_SIZE_BYTES_MAX: usize = 64 << 20;
 ///
 /// `look` runs again when the database changed under it, so what it collects
 /// must be its own.
-pub(crate) fn look<T>(path: &Path, look: impl FnMut(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+pub fn look<T>(path: &Path, look: impl FnMut(&Connection) -> rusqlite::Result<T>) -> Result<T> {
     Database::at(path).look(look)
 }
 
@@ -51,8 +51,11 @@ struct Opened {
 }
 
 enum Access {
-    /// As a file that nobody changes, which is checked after each look.
-    Still,
+    /// As a file that nobody changes, which is checked after each look: times of change are too coarse
+    /// for two writes in a row, so SQLite's count of changes is looked at, too.
+    Still {
+        counter: Option<[u8; 4]>,
+    },
     /// As one of its users.
     Shared,
     Copy {
@@ -80,15 +83,20 @@ impl Database {
                 Access::Shared => {
                     opened.connection.unchecked_transaction().and_then(|_moment| look(&opened.connection))
                 }
-                Access::Still | Access::Copy { .. } => look(&opened.connection),
+                Access::Still { .. } | Access::Copy { .. } => look(&opened.connection),
             };
             match opened.access {
-                Access::Still if Standing::of(&self.path)? != opened.standing => continue,
+                Access::Still { counter }
+                    if Standing::of(&self.path)? != opened.standing
+                        || change_counter(&self.path) != counter =>
+                {
+                    continue;
+                }
                 Access::Shared if seen.as_ref().is_err_and(needs_writing) => {
                     self.is_copy_needed = true;
                     continue;
                 }
-                Access::Still | Access::Shared | Access::Copy { .. } => {}
+                Access::Still { .. } | Access::Shared | Access::Copy { .. } => {}
             }
             self.opened = Some(opened);
             return seen.map_err(|source| Error::Database { path: self.path.clone(), source });
@@ -121,7 +129,8 @@ impl Database {
         let standing = Standing::of(&self.path)?;
         let database = |source| Error::Database { path: self.path.clone(), source };
         let (connection, access) = if standing.log.is_none() {
-            (open(&address(&self.path, "?immutable=1"), READ_ONLY), Access::Still)
+            let counter = change_counter(&self.path);
+            (open(&address(&self.path, "?immutable=1"), READ_ONLY), Access::Still { counter })
         } else if standing.is_shared && !self.is_copy_needed {
             // Without the second option SQLite would write to the `-shm`.
             (open(&address(&self.path, "?mode=ro&readonly_shm=1"), READ_ONLY), Access::Shared)
@@ -340,6 +349,14 @@ impl Copied {
     }
 }
 
+/// Returns what every transaction that is written to the file itself raises.
+fn change_counter(path: &Path) -> Option<[u8; 4]> {
+    const PLACE: u64 = 24;
+    let mut counter = [0; 4];
+    files::open(path).ok()?.0.read_exact_at(&mut counter, PLACE).ok()?;
+    Some(counter)
+}
+
 /// Returns the header of the log, which is another one each time it starts anew.
 fn log_start(path: &Path) -> io::Result<Vec<u8>> {
     const HEADER_SIZE_BYTES: u64 = 32;
@@ -440,6 +457,21 @@ mod tests {
         assert_eq!((seen.expect("read"), runs), (2, 3));
         let always = look(&path, |_| writer.execute("INSERT INTO rows VALUES (randomblob(9000))", []));
         assert!(matches!(always, Err(Error::Busy(_))));
+    }
+
+    #[test]
+    fn a_copy_is_private_and_does_not_stay() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let path = temp.path().join("rows.db");
+        Connection::open(&path)
+            .and_then(|it| it.execute_batch("CREATE TABLE rows (n INTEGER)"))
+            .expect("made");
+        let standing = Standing::of(&path).expect("there");
+        let copied = Copied::of(&path, &standing).expect("read").expect("nobody writes");
+        let dir = copied.path.parent().expect("a directory").to_owned();
+        assert_eq!(dir.metadata().expect("there").permissions().mode() & 0o777, 0o700);
+        drop(copied);
+        assert!(!dir.exists());
     }
 
     #[test]

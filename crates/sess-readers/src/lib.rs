@@ -10,7 +10,7 @@ mod claude;
 mod codex;
 mod crush;
 mod cursor;
-mod database;
+pub mod database;
 mod docker_agent;
 mod document;
 mod error;
@@ -40,7 +40,7 @@ pub use live::{Live, Status, live};
 pub use opencode::opencode_caller;
 pub use repository::{branch, common_dir, worktrees};
 pub use retention::{Age, Sweep, sweep};
-pub use search::{BadPattern, Before, Hit, Hits, Matcher, search};
+pub use search::{BadPattern, Before, Gathered, Hit, Hits, Matcher, Term, Terms, search};
 pub use session::{Entry, Foreign, Place, Told};
 
 /// Receives messages, oldest first, and says when it has enough.
@@ -58,6 +58,12 @@ pub trait Reader: Send + Sync {
 
     /// Hands over a session's messages, oldest first, with what was compacted or rewound.
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told>;
+
+    /// Tells whether all that a session says is in the file that its place names, or in the
+    /// database and its log.
+    fn is_in_one_file(&self, _session: &Foreign) -> bool {
+        true
+    }
 }
 
 /// Every format that can be read.

@@ -43,7 +43,7 @@ impl Reader for Opencode {
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let at = session.created_at.unwrap_or(session.updated_at);
         let path = &session.place.path;
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if is_legacy(path) {
             return read_legacy(session, Telling::new(take, at, revert(&legacy_info(path)?)));
         }
         let id = session.id.as_str();
@@ -60,6 +60,15 @@ impl Reader for Opencode {
         database.step(&keys, message, |message| telling.message(message))?;
         Ok(telling.finish())
     }
+
+    fn is_in_one_file(&self, session: &Foreign) -> bool {
+        !is_legacy(&session.place.path)
+    }
+}
+
+/// Tells whether a session has a file for each of its messages, as before there was a database.
+fn is_legacy(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
 }
 
 /// Returns the databases that there may be: the one in use first, then those of other channels.

@@ -1,7 +1,10 @@
 //! Finding messages in other agents' sessions, without an index.
 //!
 //! Files are looked through as bytes first, on all cores, for a piece that every message
-//! that is found must contain; only where it stands are they read as sessions.
+//! that is found must contain; only where it stands are they read as sessions. Whoever has an
+//! index says which of them cannot have anything, by the terms of the search.
+
+mod terms;
 
 use std::{
     cmp::Reverse,
@@ -18,7 +21,8 @@ use std::{
 use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role};
 
-use crate::{Foreign, Result, files, read};
+pub use self::terms::{Gathered, Term, Terms};
+use crate::{Entry, Foreign, Result, files, read};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -30,6 +34,8 @@ const PATTERN_SIZE_BYTES_MAX: usize = 1 << 20;
 pub struct Matcher {
     all: Vec<Wanted>,
     none: Vec<Wanted>,
+    /// What everything that fits the expressions contains, in any case.
+    pieces: Vec<String>,
     /// The longest piece that stands in files as it stands in messages.
     piece: String,
 }
@@ -67,7 +73,10 @@ impl Matcher {
         let built =
             RegexBuilder::new(pattern).case_insensitive(true).size_limit(PATTERN_SIZE_BYTES_MAX).build();
         self.all.push(Wanted::Expression(built.map_err(|error| BadPattern(error.to_string()))?));
-        self.offer(&literal(pattern));
+        for piece in literals(pattern) {
+            self.offer(&piece);
+            self.pieces.push(piece);
+        }
         Ok(())
     }
 
@@ -137,21 +146,19 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     parts.map(|part| (part.as_ptr() as usize - text.as_ptr() as usize, part))
 }
 
-/// Returns the longest run of letters and digits that everything an expression matches contains.
-fn literal(pattern: &str) -> String {
+/// Returns runs of letters and digits that everything an expression matches contains.
+fn literals(pattern: &str) -> Vec<String> {
     use regex_syntax::hir::{Hir, HirKind};
-    fn longest(hir: &Hir, best: &mut String) {
+    fn collect(hir: &Hir, found: &mut Vec<String>) {
         match hir.kind() {
             HirKind::Literal(literal) => {
-                for piece in literal.0.split(|byte| !byte.is_ascii_alphanumeric()) {
-                    if piece.len() > best.len() {
-                        *best = String::from_utf8_lossy(piece).into_owned();
-                    }
-                }
+                let pieces = literal.0.split(|byte| !byte.is_ascii_alphanumeric());
+                let pieces = pieces.filter(|piece| !piece.is_empty());
+                found.extend(pieces.map(|piece| String::from_utf8_lossy(piece).into_owned()));
             }
-            HirKind::Concat(parts) => parts.iter().for_each(|part| longest(part, best)),
-            HirKind::Capture(capture) => longest(&capture.sub, best),
-            HirKind::Repetition(repeated) if repeated.min > 0 => longest(&repeated.sub, best),
+            HirKind::Concat(parts) => parts.iter().for_each(|part| collect(part, found)),
+            HirKind::Capture(capture) => collect(&capture.sub, found),
+            HirKind::Repetition(repeated) if repeated.min > 0 => collect(&repeated.sub, found),
             HirKind::Repetition(_)
             | HirKind::Alternation(_)
             | HirKind::Class(_)
@@ -159,11 +166,17 @@ fn literal(pattern: &str) -> String {
             | HirKind::Empty => {}
         }
     }
-    let mut best = String::new();
+    let mut found = Vec::new();
     if let Ok(hir) = regex_syntax::Parser::new().parse(pattern) {
-        longest(&hir, &mut best);
+        collect(&hir, &mut found);
     }
-    best
+    found
+}
+
+/// Returns what is searched of an entry: what was said and not taken back.
+fn said(entry: &Entry) -> Option<String> {
+    let is_said = entry.body.role != Role::System && !entry.is_rewound;
+    is_said.then(|| entry.body.plain_text())
 }
 
 /// A message that was found.
@@ -203,13 +216,15 @@ pub struct Before {
 
 /// Finds the newest `limit` messages of these sessions, most recent ones first.
 ///
-/// `told` hears how many bytes of how many were looked through; once `stop` is set the search
-/// ends with what it has.
+/// A session of which `may_have` says that it cannot have anything is not looked at. `told` hears
+/// how many bytes of how many were looked through; once `stop` is set the search ends with what
+/// it has.
 pub fn search(
     sessions: &[Foreign],
     matcher: &Matcher,
     before: Option<Before>,
     limit: usize,
+    may_have: &(dyn Fn(&Foreign) -> bool + Sync),
     stop: &AtomicBool,
     told: &(dyn Fn(u64, u64) + Sync),
 ) -> Hits {
@@ -228,7 +243,9 @@ pub fn search(
                 task.hits.lock().unwrap_or_else(PoisonError::into_inner).is_cut = true;
                 break;
             }
-            task.look(place);
+            if may_have(&sessions[place]) {
+                task.look(place);
+            }
             let size = usize::try_from(size(place)).unwrap_or(0);
             told((done.fetch_add(size, Ordering::Relaxed) + size) as u64, all_bytes);
         }
@@ -277,9 +294,8 @@ impl Task<'_> {
         let (mut seq, mut place) = (0, 0);
         let told = read(session, &mut |entry| {
             place += 1;
-            if entry.body.role != Role::System && !entry.is_rewound {
+            if let Some(text) = said(&entry) {
                 seq += 1;
-                let text = entry.body.plain_text();
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
@@ -375,15 +391,19 @@ mod tests {
     }
 
     #[test]
-    fn the_piece_that_files_are_looked_through_for_is_in_everything_that_matches() {
-        let check = |pattern: &str, piece: &str| assert_eq!(literal(pattern), piece, "{pattern}");
-        check("rotate_key", "rotate");
-        check("(foo)+ba.r?", "foo");
+    fn the_pieces_that_are_looked_for_are_in_everything_that_matches() {
+        let check =
+            |pattern: &str, pieces: &str| assert_eq!(literals(pattern).join(" "), pieces, "{pattern}");
+        check("rotate_key", "rotate key");
+        check("(foo)+ba.r?", "foo ba");
         check("foo|barbaz", "");
         check("(?i)abc", "");
-        check(r"\d+ errors? in (\w+)\.rs", "error");
+        check(r"\d+ errors? in (\w+)\.rs", "error in rs");
         check("x*", "");
         check("[", "");
+        let mut matcher = Matcher::default();
+        matcher.expression(r"\d+ errors? in (\w+)\.rs").expect("an expression");
+        assert_eq!(matcher.piece, "error", "files are looked through for the longest");
     }
 
     #[test]

@@ -126,6 +126,15 @@ pub enum Command {
     /// Find messages of all agents: words, "phrases", beginnings*, -absent
     Search(Search),
 
+    /// Make searches of other agents' sessions faster: remember which words each of them has
+    ///
+    /// A search works without it and finds the same. What is new or changed since is read; it can be broken off at any
+    /// time and goes on from there. Sessions that changed after it are searched as before.
+    #[command(
+        after_help = "Examples:\n  sess index\n  sess index --source claude\n  sess index --status\n  sess index --forget\n"
+    )]
+    Index(Index),
+
     /// Hand a session over to another agent: goal, plan, decisions, files and last state in a few pages
     ///
     /// Without --to the bundle is printed. With it the bundle is kept in the data directory, and the command that
@@ -560,6 +569,21 @@ pub struct Search {
     /// Go on from here: the cursor of an earlier search
     #[arg(long, value_name = "CURSOR")]
     pub before: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Index {
+    /// Only sessions of this agent: claude, codex, gemini, opencode, …
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+
+    /// Only say how it stands
+    #[arg(long, conflicts_with_all = ["source", "forget"])]
+    pub status: bool,
+
+    /// Delete it
+    #[arg(long, conflicts_with = "source")]
+    pub forget: bool,
 }
 
 #[derive(Debug, Args)]

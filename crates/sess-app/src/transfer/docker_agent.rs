@@ -4,11 +4,10 @@
 //! they are rows of `session_items`, up to 19 beside the old column. Columns came
 //! and went in every version, so the ones that are there are used, whatever the
 //! schema's number says. What a chat message means is in `message`; how the
-//! original stays untouched, in `snapshot`.
+//! original stays untouched, in `sess_readers::database`.
 
 mod items;
 mod message;
-mod snapshot;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,10 +20,7 @@ use rusqlite::{Connection, Row, types::ValueRef};
 use sess_core::{SessionId, SessionKey, Source, Timestamp, session::NewSession};
 use sess_store::ImportedSession;
 
-use self::{
-    items::{Nested, Transcript},
-    snapshot::Snapshot,
-};
+use self::items::{Nested, Transcript};
 
 /// What a database held.
 #[derive(Debug, Default)]
@@ -44,8 +40,6 @@ pub enum ReadError {
         #[source]
         error: io::Error,
     },
-    #[error("no temporary copy of the database could be made")]
-    Copy(#[source] io::Error),
     #[error("{} is being written to all the time; import it when docker-agent is at rest", .0.display())]
     Busy(PathBuf),
     #[error("{} is not an SQLite database", .0.display())]
@@ -58,6 +52,21 @@ pub enum ReadError {
         #[source]
         error: rusqlite::Error,
     },
+}
+
+impl ReadError {
+    /// Says of the file that was named why it could not be read.
+    fn of(path: &Path, error: sess_readers::Error) -> Self {
+        let path = path.to_owned();
+        match error {
+            sess_readers::Error::Busy(_) => Self::Busy(path),
+            sess_readers::Error::Database { source: error, .. } => Self::Database { path, error },
+            sess_readers::Error::Io { source: error, .. } => Self::Io { path, error },
+            error @ (sess_readers::Error::Format { .. } | sess_readers::Error::Gone(_)) => {
+                Self::Io { path, error: io::Error::other(error) }
+            }
+        }
+    }
 }
 
 /// Says whether a file is an SQLite database, by how it begins.
@@ -81,16 +90,24 @@ pub fn read(path: &Path) -> Result<ReadDatabase, ReadError> {
     if !is_sqlite(path) {
         return Err(ReadError::NotSqlite(path.to_owned()));
     }
-    let snapshot = Snapshot::of(path)?;
-    let connection = &snapshot.connection;
-    let database = |error| ReadError::Database { path: path.to_owned(), error };
-    let schema = Schema::of(connection).map_err(database)?;
-    if let Some(reason) = schema.foreign() {
-        return Err(ReadError::NotDockerAgent { path: path.to_owned(), reason });
+    // The log lies beside the file itself, not beside a link to it.
+    let original = path.canonicalize().map_err(|error| ReadError::Io { path: path.to_owned(), error })?;
+    let read = sess_readers::database::look(&original, |connection| {
+        let schema = Schema::of(connection)?;
+        Ok(match schema.foreign() {
+            Some(reason) => Err(reason),
+            None => Ok(read_all(connection, &schema)?),
+        })
+    });
+    match read {
+        Ok(read) => read.map_err(|reason| ReadError::NotDockerAgent { path: path.to_owned(), reason }),
+        Err(error) => Err(ReadError::of(path, error)),
     }
+}
 
+fn read_all(connection: &Connection, schema: &Schema) -> rusqlite::Result<ReadDatabase> {
     let mut read = ReadDatabase::default();
-    let rows = session_rows(connection, &schema, &mut read.warnings).map_err(database)?;
+    let rows = session_rows(connection, schema, &mut read.warnings)?;
     let stored: HashSet<SessionId> = rows.iter().map(|row| row.id.clone()).collect();
     let mut nested = VecDeque::new();
     for row in rows {

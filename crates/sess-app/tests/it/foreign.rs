@@ -27,7 +27,7 @@ pub(crate) const ALL: [&str; 11] = [
 
 /// A world on a machine that other agents were used on.
 pub(crate) struct Machine {
-    home: TempDir,
+    pub(crate) home: TempDir,
     pub(crate) world: World,
 }
 
@@ -64,7 +64,7 @@ impl Machine {
         read.map_err(|error| error.to_string())
     }
 
-    async fn found(&self, ask: SearchMessages) -> Vec<String> {
+    pub(crate) async fn found(&self, ask: SearchMessages) -> Vec<String> {
         let found = self.world.app.search(&self.world.owner(), &ask, |_, _| {}).await.expect("found");
         found.hits.into_iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)).collect()
     }

@@ -13,6 +13,7 @@ mod plan_sweep;
 mod plans;
 
 mod foreign;
+mod index;
 mod listing;
 mod quiet;
 mod reading;

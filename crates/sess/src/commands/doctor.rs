@@ -65,6 +65,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
             detail: "none yet: it is made at the first write".to_owned(),
         });
     }
+    checks.extend(check_index(context));
     checks.extend(check_retention(context).await);
     let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
     let (is_damaged, has_failed, is_invalid) = (has("damaged"), has("failed"), has("invalid"));
@@ -160,6 +161,12 @@ fn check_sandbox(context: &Context) -> Check {
     let abilities = confine::probe(confine::find_bubblewrap(path).as_deref());
     let outcome = if abilities.can_confine() { "ok" } else { "warning" };
     Check { name: "sandbox", outcome, detail: abilities.to_string() }
+}
+
+/// Says what is wrong with the index of other agents' sessions. It costs a search time and nothing else.
+fn check_index(context: &Context) -> Option<Check> {
+    let problem = context.app.index_problem().unwrap_or_else(|error| Some(error.to_string()));
+    problem.map(|detail| Check { name: "index", outcome: "warning", detail })
 }
 
 /// Says which agents delete sessions by themselves, when, and how to stop that.

@@ -9,6 +9,7 @@ pub mod handoff;
 pub mod history;
 pub mod hook;
 pub mod import;
+pub mod index;
 pub mod install;
 pub mod list;
 pub mod man;
@@ -154,6 +155,7 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         Some(Command::Cancel(args)) => wait::cancel(context, output, args).await?,
         Some(Command::Node(args)) => return node::execute(context, args).await,
         Some(Command::Search(args)) => search::run(context, output, args).await?,
+        Some(Command::Index(args)) => return index::run(context, output, args).await,
         Some(Command::Handoff(args)) => handoff::run(context, output, args).await?,
         Some(Command::Plan(args)) => plan::run(context, output, args).await?,
         Some(Command::Work(args)) => return Box::pin(work::run(context, output, args)).await,
@@ -224,6 +226,11 @@ impl Progress {
         self.bar.set_position(done);
     }
 
+    /// Takes the bar away, whoever still tells it something.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Says something beside the bar, without the two running into each other.
     pub fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
         self.bar.suspend(say)
@@ -232,6 +239,6 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
     }
 }

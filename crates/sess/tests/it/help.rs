@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 35] = [
     "demo",
     "mcp",
     "serve",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 34] = [
     "wait",
     "cancel",
     "search",
+    "index",
     "plan",
     "work",
     "events",

@@ -9,6 +9,7 @@ mod config_files;
 mod events;
 mod exchanges;
 mod help;
+mod index;
 mod install;
 mod mcp;
 mod mcp_client;

@@ -488,14 +488,3 @@ fn a_database_is_told_from_a_text_by_its_first_bytes() {
     assert!(!is_sqlite(dir.path()));
     assert!(!is_sqlite(&dir.path().join("none")));
 }
-
-#[test]
-fn the_copy_is_private_and_does_not_stay() {
-    let snapshot = Snapshot::of(Path::new(FIXTURE)).expect("the fixture");
-    let copy = PathBuf::from(snapshot.connection.path().expect("a file"));
-    let dir = copy.parent().expect("a directory").to_owned();
-    let mode = fs::metadata(&dir).expect("a directory").permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
-    drop(snapshot);
-    assert!(!dir.exists());
-}

@@ -1,0 +1,90 @@
+//! `sess index`: what it says, and what is left when it is broken off.
+
+use std::{fs, time::Instant};
+
+use serde_json::Value;
+
+use crate::world::{Beside, PATIENCE, World};
+
+/// Writes a session of Claude Code with so many messages.
+fn write(world: &World, id: u32, messages: usize, text: &str) {
+    let project = world.path(".claude/projects/-w");
+    fs::create_dir_all(&project).expect("made");
+    let line = |n: usize| {
+        let parent = if n == 0 { "null".to_owned() } else { format!("\"{id}-{}\"", n - 1) };
+        format!(
+            "{{\"type\":\"user\",\"uuid\":\"{id}-{n}\",\"parentUuid\":{parent},\"sessionId\":\"x\",\"cwd\":\"/w\",\
+             \"timestamp\":\"2026-11-10T09:00:{:02}Z\",\"message\":{{\"role\":\"user\",\"content\":\"{text} {n}\"}}}}\n",
+            id % 60
+        )
+    };
+    let path = project.join(format!("00000000-0000-4000-8000-{id:012}.jsonl"));
+    fs::write(path, (0..messages).map(line).collect::<String>()).expect("written");
+}
+
+#[test]
+fn it_says_what_it_did_and_how_it_stands() {
+    let world = World::new();
+    assert!(world.ok(["index"]).starts_with("no sessions of other agents were found"));
+    assert!(world.ok(["index", "--status"]).starts_with("there is no index; `sess index` makes one"));
+    assert!(!world.data().join("filters.db").exists());
+    write(&world, 1, 3, "a needle");
+    write(&world, 2, 3, "a straw");
+    let said = world.ok(["index"]);
+    assert!(said.starts_with("2 new, 0 changed, 0 unchanged; the index has 2 sessions of "), "{said}");
+    write(&world, 2, 4, "a straw");
+    let state = world.json(["index", "--status"]);
+    assert_eq!((&state["sessions"], &state["current"], &state["indexed"]), (&2.into(), &1.into(), &2.into()));
+    assert!(state["size_bytes"].as_u64() > Some(0) && state["problem"] == Value::Null, "{state}");
+    assert!(world.ok(["index", "--status"]).starts_with("1 of 2 sessions are indexed as they are; "));
+    assert_eq!(world.json(["search", "needle"])["hits"].as_array().map(Vec::len), Some(3));
+    let told = world.json(["index"]);
+    assert_eq!(
+        (&told["looked_at"], &told["new"], &told["changed"], &told["unchanged"], &told["failed"]),
+        (&2.into(), &0.into(), &1.into(), &1.into(), &Value::Array(Vec::new())),
+        "{told}"
+    );
+    fs::write(world.data().join("filters.db"), "no database at all").expect("written");
+    let found = world.run(["search", "needle"]);
+    assert!(found.code == 0 && found.stdout.contains("a needle 2"), "{found:?}");
+    assert_eq!(found.stderr.matches("the index cannot be used").count(), 1, "{found:?}");
+    let doctor = world.json(["doctor"]);
+    let checks = doctor["checks"].as_array().expect("checks");
+    assert!(doctor["healthy"] == true, "{doctor}");
+    assert!(checks.iter().any(|check| check["name"] == "index" && check["outcome"] == "warning"), "{doctor}");
+    let made = world.run(["index"]);
+    assert!(made.stderr.contains("the index was made anew") && made.stdout.starts_with("2 new"), "{made:?}");
+    assert_eq!(world.ok(["index", "--forget"]), "deleted the index\n");
+    assert_eq!(world.ok(["index", "--forget"]), "there was no index\n");
+    world.fails(["index", "--source", "nobody"], 2, "unknown source");
+    world.fails(["index", "--status", "--forget"], 2, "cannot be used with");
+}
+
+#[test]
+fn whoever_breaks_it_off_keeps_what_is_done() {
+    let world = World::new();
+    // The newest one is read at once, and the other takes a while.
+    write(&world, 30, 1, "a needle");
+    write(&world, 2, 200_000, "a long story of straws, one after the other, and no end of it");
+    let beside = Beside::start(world.command(["index"]));
+    let filters = world.data().join("filters.db");
+    let has_one = || {
+        let connection = rusqlite::Connection::open_with_flags(
+            &filters,
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        );
+        let count =
+            |it: rusqlite::Connection| it.query_row("SELECT count(*) FROM filters", [], |row| row.get(0));
+        connection.and_then(count).is_ok_and(|count: u64| count > 0)
+    };
+    let begun = Instant::now();
+    while !has_one() {
+        assert!(begun.elapsed() < PATIENCE, "nothing is indexed");
+        std::thread::yield_now();
+    }
+    assert_eq!(beside.interrupt(), Some(130));
+    assert_eq!(world.json(["index", "--status"])["current"], 1);
+    assert_eq!(world.json(["search", "needle"])["hits"].as_array().map(Vec::len), Some(1));
+    let told = world.json(["index"]);
+    assert_eq!((&told["new"], &told["unchanged"]), (&1.into(), &1.into()), "{told}");
+}
