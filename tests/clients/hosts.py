@@ -4,11 +4,15 @@ usage: hosts.py path/to/sess [host…]
 
 Each has a scratch home with a configuration of its own in it. After the install its command line lists the server;
 then it talks to a model that follows a script, calls list_sessions and write_session_plan, and the plan is that of
-its own session. After the uninstall the files are what they were.
+its own session. After the uninstall the files are what they were. `plugin` is Claude Code with the plugin instead, by
+the commands of docs/install.md.
 """
 
 import json
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,7 @@ PLAN = "1. measure\n2. cut"
 SCRIPT = [("list_sessions", {}), ("write_session_plan", {"content": PLAN})]
 PROMPT = "look at what there is, and write the plan"
 PATIENCE_S = 110
+REPOSITORY = Path(__file__).parents[2]
 
 
 def check(condition, message):
@@ -210,18 +215,49 @@ def try_host(name, sess):
     print(f"{name}: installed, used and uninstalled in {time.monotonic() - started:.0f} s")
 
 
+def try_plugin(sess):
+    started = time.monotonic()
+    page = (REPOSITORY / "docs/install.md").read_text()
+    commands = [shlex.split(line, comments=True) for line in re.findall(r"^\$ (claude .*)$", page, re.M)]
+    check(len(commands) == 2, f"docs/install.md has these commands for the plugin: {commands}")
+    model = Model(SCRIPT)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:
+        home = Home(sess, root)
+        # As somebody has it who cloned the repository and has `sess` on the path.
+        shutil.copytree(REPOSITORY / "plugin", home.cwd / "plugin")
+        (home.home / "bin").mkdir()
+        (home.home / "bin/sess").symlink_to(sess)
+        env = Claude(home, model).env | {"PATH": f"{home.home}/bin:{home.env['PATH']}"}
+        for command in commands:
+            words = [program("claude"), *command[1:]]
+            if command[1] == "plugin":
+                home.run(words, env)
+                continue
+            session = str(uuid.uuid4())
+            home.run([*words, "-p", PROMPT, "--session-id", session, "--dangerously-skip-permissions"], env)
+            check(len(model.results) == 2, f"results that reached the model: {model.results}")
+            check(home.plans() == {session: PLAN}, f"the session is {session}, the plans are {home.plans()}")
+    model.close()
+    print(f"plugin: used as docs/install.md says in {time.monotonic() - started:.0f} s")
+
+
 def main():
     sess = os.path.realpath(sys.argv[1])
     failed = []
 
     def attempt(name):
         try:
-            try_host(name, sess)
+            if name == "plugin":
+                try_plugin(sess)
+            else:
+                try_host(name, sess)
         except Exception:
             failed.append(name)
             traceback.print_exc()
 
-    threads = [threading.Thread(target=attempt, args=(name,)) for name in sys.argv[2:] or HOSTS]
+    names = sys.argv[2:] or list(HOSTS)
+    names += ["plugin"] if "claude" in names else []
+    threads = [threading.Thread(target=attempt, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -229,4 +265,5 @@ def main():
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

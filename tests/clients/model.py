@@ -1,9 +1,10 @@
 """A model that follows a script, for hosts that nobody here wrote.
 
 It speaks what they speak, streaming: Anthropic's Messages, and OpenAI's Chat Completions and Responses. The script
-is a list of calls, (tool, arguments). With each request it looks at how many results stand behind the last words of
-the person, and makes the next call; after the last one it says that it is done. A request that offers no tool of the
-script (for a title, a summary) gets a word and is not counted.
+is a list of calls, (tool, arguments), or a function that has the person's last words and returns that list. With each
+request it looks at how many results stand behind those words, and makes the next call; after the last one it says that
+it is done, or what `reply` makes of the words. A request that offers no tool of the script (for a title, a summary)
+gets a word and is not counted.
 """
 
 import json
@@ -30,8 +31,9 @@ def plain(content):
 
 
 class Model:
-    def __init__(self, script):
-        self.script = script
+    def __init__(self, script, reply=lambda said: DONE):
+        self.script = script if callable(script) else lambda said: script
+        self.reply = reply
         self.results = []
         self.heard = []
         self.lock = threading.Lock()
@@ -91,27 +93,29 @@ class Model:
     def close(self):
         self.server.shutdown()
 
-    def next(self, request, offered, results):
+    def next(self, request, offered, said, results):
         """The next call, as the offered name and its arguments; None when there is nothing left to call."""
         with self.lock:
             self.heard.append(json.dumps(request))
             if len(results) > len(self.results):
                 self.results = results
-        if len(results) >= len(self.script):
+        script = self.script(said)
+        if len(results) >= len(script):
             return None
-        tool, arguments = self.script[len(results)]
+        tool, arguments = script[len(results)]
         named = [name for name in offered if name == tool or name.endswith("_" + tool) or name.endswith("\0" + tool)]
         return (named[0], arguments) if named else None
 
     def messages(self, request):
-        results = []
+        said, results = "", []
         for message in request.get("messages", []):
             content = message["content"]
             blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
             answers = [plain(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
             if message["role"] == "user":
                 results = results + answers if answers else []
-        call = self.next(request, [tool.get("name", "") for tool in request.get("tools") or []], results)
+                said = said if answers else plain(content)
+        call = self.next(request, [tool.get("name", "") for tool in request.get("tools") or []], said, results)
         usage = {"input_tokens": 1, "output_tokens": 1}
         head = {"id": fresh("msg_"), "type": "message", "role": "assistant", "model": request.get("model", "script")}
         yield {"type": "message_start", "message": head | {"content": [], "stop_reason": None, "usage": usage}}
@@ -120,7 +124,7 @@ class Model:
             delta = {"type": "input_json_delta", "partial_json": json.dumps(call[1])}
         else:
             block = {"type": "text", "text": ""}
-            delta = {"type": "text_delta", "text": DONE}
+            delta = {"type": "text_delta", "text": self.reply(said)}
         yield {"type": "content_block_start", "index": 0, "content_block": block}
         yield {"type": "content_block_delta", "index": 0, "delta": delta}
         yield {"type": "content_block_stop", "index": 0}
@@ -129,19 +133,19 @@ class Model:
         yield {"type": "message_stop"}
 
     def chat(self, request):
-        results = []
+        said, results = "", []
         for message in request.get("messages", []):
             if message["role"] == "user":
-                results = []
+                said, results = plain(message["content"]), []
             elif message["role"] == "tool":
                 results.append(plain(message["content"]))
         offered = [tool["function"]["name"] for tool in request.get("tools") or []]
-        call = self.next(request, offered, results)
+        call = self.next(request, offered, said, results)
         if call:
             function = {"name": call[0], "arguments": json.dumps(call[1])}
             delta = {"tool_calls": [{"index": 0, "id": fresh("call_"), "type": "function", "function": function}]}
         else:
-            delta = {"content": DONE}
+            delta = {"content": self.reply(said)}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         head = {"id": fresh("chat_"), "object": "chat.completion.chunk", "created": 1, "model": "script"}
         choice = {"index": 0, "delta": {"role": "assistant"} | delta, "finish_reason": None}
@@ -151,7 +155,7 @@ class Model:
         yield "[DONE]"
 
     def responses(self, request):
-        results, offered = [], []
+        said, results, offered = "", [], []
         for tool in request.get("tools") or []:
             # A server's tools may come under a name of their own.
             for inner in tool.get("tools", []):
@@ -160,10 +164,10 @@ class Model:
         items = request.get("input")
         for item in items if isinstance(items, list) else []:
             if item.get("type", "message") == "message" and item.get("role") == "user":
-                results = []
+                said, results = plain(item.get("content")), []
             elif item.get("type") == "function_call_output":
                 results.append(plain(item.get("output")))
-        call = self.next(request, offered, results)
+        call = self.next(request, offered, said, results)
         if call:
             space, _, name = call[0].rpartition("\0")
             item = {"type": "function_call", "id": fresh("fc_"), "call_id": fresh("call_"), "name": name}
@@ -171,7 +175,7 @@ class Model:
             if space:
                 item["namespace"] = space
         else:
-            text = {"type": "output_text", "text": DONE, "annotations": []}
+            text = {"type": "output_text", "text": self.reply(said), "annotations": []}
             item = {"type": "message", "id": fresh("msg_"), "role": "assistant", "status": "completed", "content": [text]}
         response = {"id": fresh("resp_"), "object": "response", "model": "script", "output": []}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}

@@ -7,7 +7,7 @@
 mod links;
 mod record;
 
-use std::{borrow::Cow, ops::ControlFlow, path::Path};
+use std::{borrow::Cow, collections::HashMap, ops::ControlFlow, path::Path};
 
 use serde_json::Value;
 use sess_core::{
@@ -50,6 +50,7 @@ impl Reader for Claude {
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let root = homes.claude();
+        let mut archived = HashMap::new();
         for project in listing.entries(&root.join("projects")) {
             if !project.is_dir {
                 continue;
@@ -57,11 +58,19 @@ impl Reader for Claude {
             for item in listing.entries(&project.path) {
                 if item.is_dir {
                     sub_agents(&item.path.join("subagents"), &item.name, listing);
+                    if let Some(at) = archived_at(&item.path) {
+                        archived.insert(item.name, at);
+                    }
                 } else if let Some(name) = item.name.strip_suffix(".jsonl") {
                     listing.visit(&item.path, || Ok(session(&item.path, name)?.into_iter().collect()));
                 }
             }
         }
+        listing.decorate(|session| {
+            // Going on with a session takes it back.
+            let is_since = |at: &Timestamp| session.updated_at <= *at;
+            session.is_archived = archived.get(session.id.as_str()).is_some_and(is_since);
+        });
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
@@ -129,6 +138,12 @@ fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
     }
 }
 
+/// Returns when a session was archived: beside its transcript, in a directory of its name, is a mark.
+fn archived_at(dir: &Path) -> Option<Timestamp> {
+    let mark: Value = serde_json::from_slice(&files::document(&dir.join("archived.json")).ok()?).ok()?;
+    if mark.get("archived")?.as_bool()? { json::instant(mark.get("at")?) } else { None }
+}
+
 /// Names a session by the ends of its file; nothing when nobody said anything in it.
 fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
@@ -139,8 +154,10 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let mut titles = Titles::default();
     let mut is_spoken = false;
     let mut updated_at = None;
+    let mut moved_to = None;
     for record in ends.head().filter_map(|line| serde_json::from_slice::<Record<'_>>(line).ok()) {
         titles.see(&record);
+        moved_to = record.relocated_cwd.clone().or(moved_to);
         if session.cwd.is_none() {
             session.cwd = record.cwd.as_deref().map(str::to_owned);
             session.branch = record.git_branch.as_deref().filter(|it| !it.is_empty()).map(str::to_owned);
@@ -160,12 +177,14 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     }
     for record in ends.tail().filter_map(|line| serde_json::from_slice::<Record<'_>>(line).ok()) {
         titles.see(&record);
+        moved_to = record.relocated_cwd.clone().or(moved_to);
         if record.is_message() {
             is_spoken = true;
             updated_at = record.at().or(updated_at);
         }
     }
     session.updated_at = updated_at.unwrap_or(session.updated_at);
+    session.cwd = moved_to.or(session.cwd);
     session.title = titles.best();
     Ok(is_spoken.then_some(session))
 }

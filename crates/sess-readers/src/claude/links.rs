@@ -35,6 +35,9 @@ struct Link<'a> {
     message: Option<&'a RawValue>,
 }
 
+/// The kinds of records that a conversation is made of, as they stand in a file.
+const CHAINED: [&str; 5] = ["\"user\"", "\"assistant\"", "\"attachment\"", "\"system\"", "\"progress\""];
+
 /// One record of the tree.
 struct Node {
     parent: Option<u32>,
@@ -74,7 +77,10 @@ impl Links {
             let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
             nodes.push(Node { parent, is_spoken });
             places.insert(name(uuid), place);
-            leaf = Some(place);
+            // A title, say, may have an id too, and hangs on nothing.
+            if CHAINED.contains(&kind) {
+                leaf = Some(place);
+            }
         }
         Ok(Self { live: live(&nodes, leaf) })
     }

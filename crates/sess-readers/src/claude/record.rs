@@ -24,6 +24,8 @@ pub(super) struct Record<'a> {
     timestamp: Option<String>,
     pub cwd: Option<String>,
     pub git_branch: Option<String>,
+    /// Where the session went on, in another worktree.
+    pub relocated_cwd: Option<String>,
     #[serde(default)]
     is_meta: bool,
     #[serde(default)]

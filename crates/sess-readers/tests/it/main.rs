@@ -1,6 +1,7 @@
 //! Readers, tried on samples of every agent's files.
 
 mod amp;
+mod claude;
 mod codex;
 mod crush;
 mod cursor;
