@@ -193,9 +193,12 @@ async fn a_plan_outlives_its_process() {
 
 /// Two writers and two readers, each as a process of its own would be.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who reads without a pause leaves a busy machine no time for those who write"
+)]
 fn readers_see_the_old_plan_or_the_new_one_and_writers_do_not_lose_each_other() {
     const WRITES: usize = 20;
-    // Who reads without a pause leaves a busy machine no time for those who write.
     const BETWEEN_READS: Duration = Duration::from_millis(1);
     let world = World::new();
     let plan = |writer: usize, n: usize| format!("{writer}-{n} ").repeat(5_000) + "end";

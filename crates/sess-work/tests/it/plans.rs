@@ -138,7 +138,7 @@ fn what_can_be_claimed_stays_as_ready_let_it_through() {
         ("# X\n\n## Context\n\nc\n", "no checkbox"),
         ("# X\n\n## Acceptance Criteria\n\n- [ ] a\n", "no text under ## Context"),
     ] {
-        let refused = own.edit(&slug, Some(&before), text).expect_err("it is not ready");
+        let refused = own.edit(&slug, before.as_ref(), text).expect_err("it is not ready");
         assert_eq!(refused.kind, Kind::WrongState, "{refused}");
         assert!(refused.message().contains(misses), "{refused}");
         assert_eq!(refused.next_command(), format!("sess work unready {slug}"));
