@@ -144,19 +144,21 @@ impl App {
             return Ok(Page { sessions: Vec::new(), total: 0 });
         }
         let filter = self.filter(caller, ask, &scope).await?;
-        let fitting = self.foreign_that_fit(caller, ask, &scope, Children::LeftOut).await?;
+        // What is stored of a session may say otherwise about its title and its archive: both count below.
+        let any = ListSessions { include_archived: true, ..ask.clone() };
+        let fitting = self.foreign_that_fit(caller, &any, &scope, Children::LeftOut).await?;
         let mut found: Vec<Found> =
             fitting.into_iter().map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
+        let both = if self.has_store() { join(&*self.store()?, &mut found).await? } else { Vec::new() };
+        let query = ask.query.as_deref().unwrap_or_default().to_lowercase();
+        found.retain(|found| {
+            (ask.include_archived || !found.is_archived()) && found.title().to_lowercase().contains(&query)
+        });
         let mut total = found.len() as u64;
         if self.has_store() {
             let store = self.store()?;
-            let both = join(&*store, &mut found).await?;
             // What is in both is counted once.
             let twice = both.iter().filter(|session| is_counted(session, ask)).count() as u64;
-            if !ask.include_archived {
-                found.retain(|found| !found.is_archived());
-                total = found.len() as u64;
-            }
             let stored = first_readable(&*store, &filter, limit.saturating_add(both.len())).await?;
             let counted = store.count_sessions(&filter, most.saturating_add(twice)).await?;
             total = total.saturating_add(counted).saturating_sub(twice);
@@ -176,7 +178,7 @@ impl App {
         Ok(Page { sessions: found, total: total.min(most) })
     }
 
-    /// Returns other agents' sessions that the question is about and the caller may see.
+    /// Returns other agents' sessions that the question is about and the caller may see, whatever their titles.
     pub(crate) async fn foreign_that_fit(
         &self,
         caller: &Caller,
@@ -189,14 +191,12 @@ impl App {
             return Ok(Vec::new());
         }
         let own = self.own_foreign(caller).await?;
-        let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
             (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
                 && !own.as_ref().is_some_and(|(source, id)| is_part_of(foreign, *source, id))
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
-                && query.as_ref().is_none_or(|query| foreign.title.to_lowercase().contains(query))
                 && repositories.has(foreign)
         };
         let mut found = self.foreign_sessions(ask.source).await?;

@@ -208,6 +208,13 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
     assert_eq!(rows.len(), 1, "{listing:?}");
     assert_eq!((rows[0].title.as_str(), rows[0].starred, rows[0].num_messages), ("keys", true, 8));
     assert_eq!(listing.total, 3);
+    // It is found by the name that it is listed under, and not by the one that it had.
+    for (query, found) in [("key", vec![format!("claude:{CLAUDE}")]), ("jwks", vec![])] {
+        let listing =
+            machine.list(&ListSessions { query: Some(query.to_owned()), ..ListSessions::default() }).await;
+        let ids: Vec<String> = listing.sessions.iter().map(|row| row.id.clone()).collect();
+        assert_eq!((listing.total, ids), (found.len() as u64, found), "{query}");
+    }
     assert!(machine.read(CLAUDE).await.expect("read").transcript.contains("Write the fix"));
     app.archive(&owner, &session, true).await.expect("archived");
     let listing = machine.list(&ListSessions::default()).await;
