@@ -24,7 +24,7 @@ from pathlib import Path
 
 from model import Model
 
-CLIENTS = Path(os.environ["CLIENTS_DIR"])
+CLIENTS = Path(os.environ["CLIENTS_DIR"]).resolve()
 PLAN = "1. measure\n2. cut"
 SCRIPT = [("list_sessions", {}), ("write_session_plan", {"content": PLAN})]
 PROMPT = "look at what there is, and write the plan"

@@ -200,7 +200,8 @@ class Claude(Referee):
 
     name = "claude"
     TOOL = ("Bash", {"command": "echo measured", "description": "Measure"})
-    HELPER = ("Agent", {"description": "Help", "prompt": "Question helper.", "subagent_type": "general-purpose", "run_in_background": False})
+    TASK = {"description": "Help", "prompt": "Question helper.", "subagent_type": "general-purpose"}
+    HELPER = ("Agent", {**TASK, "run_in_background": False})
     LOOK = """
         const sessions = await sdk.listSessions();
         for (const session of sessions) {
@@ -213,26 +214,28 @@ class Claude(Referee):
     """
 
     # What Claude Code says in the person's place: the summary of what was compacted, and notes on its own commands.
-    FOR_THE_MODEL = r"This session is being continued from a previous conversation|<(command-name|local-command-\w+|task-notification)>"
+    FOR_THE_MODEL = r"This session is being continued from|<(command-name|local-command-\w+|task-notification)>"
 
     def run(self):
         home = self.with_samples("claude-code")
-        self.check_before(*self.compare(home), "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01", "Why does refresh token rotation fail")
+        ours, theirs = self.compare(home)
+        self.check_before(ours, theirs, "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01", "Why does refresh token rotation fail")
 
         home = self.home("made")
         model = Model(calls(self.TOOL, self.HELPER), reply)
         self.host = HOSTS["claude"](home, model)
-        one, _ = self.talk(home, "Question one. Use the tool.")
+        one = self.talk(home, "Question one. Use the tool.")
         self.talk(home, "Question two. Ask a helper.", "--resume", one)
-        forked, _ = self.talk(home, "Question three.", "--resume", one, "--fork-session")
+        forked = self.talk(home, "Question three.", "--resume", one, "--fork-session")
         self.talk(home, "/compact", "--resume", one)
         self.talk(home, "Question four.", "--resume", one)
-        two, _ = self.talk(home, "Question five.")
+        two = self.talk(home, "Question five.")
         self.talk(home, "Question six.", "--resume", two)
-        answer = self.sdk(home, f"print((await sdk.getSessionMessages('{two}')).filter(m => m.type == 'assistant')[0].uuid)")
-        self.talk(home, "Question seven.", "--resume", two, "--resume-session-at", answer)
+        _, answer, *_ = self.sdk(home, f"print(await sdk.getSessionMessages('{two}'))")
+        self.talk(home, "Question seven.", "--resume", two, "--resume-session-at", answer["uuid"])
         copied = self.sdk(home, f"print((await sdk.forkSession('{forked}')).sessionId)")
-        self.sdk(home, f"await sdk.renameSession('{two}', 'Called so by me'); await sdk.archiveSession('{copied}'); print(0)")
+        self.sdk(home, f"await sdk.renameSession('{two}', 'Called so by me'); print(null)")
+        self.sdk(home, f"await sdk.archiveSession('{copied}'); print(null)")
         model.close()
         ours, theirs = self.compare(home)
         check(set(ours) == {one, two, forked, copied}, f"made {one, two, forked, copied}, listed {set(ours)}")
@@ -243,20 +246,19 @@ class Claude(Referee):
         check(len(ours[one].children) == 1, f"the helper is not shown: {ours[one].lines}")
 
     def talk(self, home, prompt, *options):
-        command = [program("claude"), "-p", prompt, "--output-format", "json", "--dangerously-skip-permissions", *options]
-        answer = json.loads(home.run(command, self.host.env))
+        command = [program("claude"), "-p", prompt, "--output-format", "json", "--dangerously-skip-permissions"]
+        answer = json.loads(home.run([*command, *options], self.host.env))
         answer = answer[-1] if isinstance(answer, list) else answer
-        return answer["session_id"], answer
+        return answer["session_id"]
 
     def sdk(self, home, text):
         package = CLIENTS / "claude-sdk/node_modules/@anthropic-ai/claude-agent-sdk"
         self.version = json.loads((package / "package.json").read_text())["version"]
-        head = f"import * as sdk from '{package}/sdk.mjs'; const print = (it) => process.stdout.write(JSON.stringify(it));"
+        head = f"import * as sdk from '{package}/sdk.mjs'; const print = (it) => console.log(JSON.stringify(it));"
         return json.loads(home.run(["node", "--input-type=module", "--eval", head + text]))
 
     def theirs(self, home):
         looked = self.sdk(home, self.LOOK)
-        self.since = {}
         sessions = {}
         for session in looked:
             helpers = {name: self.lines(messages) for name, messages in session["helpers"].items()}

@@ -139,17 +139,18 @@ impl App {
             return Ok(Page { sessions: Vec::new(), total: 0 });
         }
         let mut filter = self.filter(caller, ask, &scope).await?;
-        let fitting = self.foreign_that_fit(caller, ask, &scope, Children::LeftOut).await?;
+        // What is stored of a session may say otherwise about its title and its archive: both count below.
+        let any = ListSessions { include_archived: true, ..ask.clone() };
+        let fitting = self.foreign_that_fit(caller, &any, &scope, Children::LeftOut).await?;
         let mut found: Vec<Found> =
             fitting.into_iter().map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
         if self.has_store() {
             // What is in both is listed once.
             filter.except.extend(join(&*self.store()?, &mut found).await?);
         }
-        let query = ask.query.as_deref().map(str::to_lowercase);
+        let query = ask.query.as_deref().unwrap_or_default().to_lowercase();
         found.retain(|found| {
-            (ask.include_archived || !found.is_archived())
-                && query.as_ref().is_none_or(|query| found.title().to_lowercase().contains(query))
+            (ask.include_archived || !found.is_archived()) && found.title().to_lowercase().contains(&query)
         });
         let mut total = found.len() as u64;
         if self.has_store() {
@@ -168,8 +169,7 @@ impl App {
         Ok(Page { sessions: found, total: total.min(most) })
     }
 
-    /// Returns other agents' sessions that the question is about and the caller may see, whatever they are
-    /// called: the owner may have given them other names.
+    /// Returns other agents' sessions that the question is about and the caller may see, whatever their titles.
     pub(crate) async fn foreign_that_fit(
         &self,
         caller: &Caller,

@@ -14,6 +14,7 @@ mod install;
 mod mcp;
 mod mcp_client;
 mod modes;
+mod pages;
 mod plans;
 mod ps;
 mod run_agents;

@@ -666,35 +666,6 @@ fn the_tools_are_served_inside_a_repository_that_has_work_sessions() {
 }
 
 #[test]
-fn the_tutorial_works_as_written() {
-    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/work-sessions.md"));
-    let world = World::new();
-    world.write(".gitconfig", "[user]\n\tname = Ann\n\temail = ann@example.com\n");
-    std::fs::create_dir(world.path("bin")).expect("made");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sess"), world.path("bin/sess")).expect("linked");
-    let mut script = "set -euo pipefail\n".to_owned();
-    let mut expected = Vec::new();
-    for block in page.split("```sh").skip(1) {
-        let (head, rest) = block.split_once('\n').expect("a line");
-        let text = rest.split("```").next().expect("a block");
-        let expects = head.split('"').nth(1).unwrap_or_default();
-        script += &format!("{text}\necho '@@@ the next'\n");
-        expected.push((text.to_owned(), expects.to_owned()));
-    }
-    assert!(expected.len() > 8);
-    let mut command = Command::new("bash");
-    world.clean(&mut command);
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", world.path("bin").display());
-    command.args(["-c", &script]).env("PATH", path).stdin(Stdio::null());
-    let run = Run::from(command.output().expect("bash starts"));
-    assert_eq!(run.code, 0, "{run:?}");
-    let said: Vec<&str> = run.stdout.split("@@@ the next\n").collect();
-    for ((text, expects), said) in expected.iter().zip(said) {
-        assert!(said.contains(expects), "{expects:?} is not said by {text}\n{said}\n{}", run.stderr);
-    }
-}
-
-#[test]
 fn what_is_somebody_elses_is_told_with_its_owner() {
     let lab = Lab::new();
     lab.clone_named("bob");
