@@ -33,7 +33,11 @@ impl Work {
             Moved::Done => Ok(ended.len()),
             // Somebody else is at it: the next verb finds what is left.
             Moved::Overtaken { .. } => Ok(0),
-            Moved::Rejected(words) => Err(crate::Error::new(Kind::Rejected, words).next("sess work gc")),
+            Moved::Rejected(words) => {
+                let place = self.repo.remote.as_deref().unwrap_or("this repository");
+                let what = format!("{place} does not take the log of ended claims: {words}");
+                Err(crate::Error::new(Kind::Rejected, what).next("git remote -v"))
+            }
         }
     }
 

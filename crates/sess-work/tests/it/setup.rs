@@ -110,6 +110,19 @@ fn a_host_that_takes_only_branches_gets_claims_as_branches() {
 }
 
 #[test]
+fn a_host_that_takes_no_log_is_told_and_the_work_lands_all_the_same() {
+    let lab = Lab::new();
+    refuses_in_hub(&lab, "refs/intersession/log");
+    let own = work(&lab.clone_named("ann"));
+    let (slug, _) = claimed(&lab, &own, "Unlogged");
+    own.complete(&slug, None).expect("completed");
+    let refused = own.gc(false).expect_err("the log is not taken");
+    assert_eq!(refused.kind, Kind::Rejected);
+    assert!(refused.message().starts_with("origin does not take the log of ended claims: "), "{refused}");
+    assert_eq!(refused.next_command(), "git remote -v", "the same again would be refused again");
+}
+
+#[test]
 fn a_protected_base_is_told_with_what_to_set() {
     let lab = Lab::new();
     refuses_in_hub(&lab, "refs/heads/main");
