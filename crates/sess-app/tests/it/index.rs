@@ -130,7 +130,7 @@ fn made(
             (false, 7) => format!("\"{start} {end}\""),
             (false, 8) => format!("-{whole}"),
             (false, 9) => end,
-            (false, 10) => format!("{}x", start),
+            (false, 10) => format!("{start}x"),
             (false, _) => word.iter().take(2).collect(),
             (true, 0 | 1) => escape(&whole),
             (true, 2) => escape(&whole.to_uppercase()),
@@ -142,7 +142,7 @@ fn made(
             (true, 8) => format!("(?-i:{})", escape(&whole)),
             (true, 9) => format!("(?i){}", escape(&end)),
             (true, 10) => format!("{}{{0,2}}{}", escape(&start), escape(&end)),
-            (true, _) => format!(r"[{}]\w{{2}}", "a-kА-я"),
+            (true, _) => r"[a-kА-я]\w{2}".to_owned(),
         });
     }
     let text = parts.join(if is_expression { r"[\s\S]{0,40}" } else { " " });
