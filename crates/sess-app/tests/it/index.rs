@@ -142,7 +142,7 @@ fn made(
             (true, 8) => format!("(?-i:{})", escape(&whole)),
             (true, 9) => format!("(?i){}", escape(&end)),
             (true, 10) => format!("{}{{0,2}}{}", escape(&start), escape(&end)),
-            (true, _) => format!(r"[{}]\w{{2}}", "a-kА-я"),
+            (true, _) => r"[a-kА-я]\w{2}".to_owned(),
         });
     }
     let text = parts.join(if is_expression { r"[\s\S]{0,40}" } else { " " });
