@@ -211,7 +211,7 @@ test('a lapsed lease, a half-done state and the transcripts are shown', async ({
   const minutes = (count: number) => new Date(Date.now() + count * 60_000).toISOString();
   const row = {
     slug: '2026-03-04-port-the-table', state: 'active', title: 'Port the table', ready: false, note: 'the move to active/ is not pushed yet',
-    holder: { name: 'Grace', agent: 'coder', session: MAIN, host: 'one', since: minutes(-200), until: minutes(-125), stale: true, attempt: 2 },
+    holder: { name: 'Grace', agent: 'coder', session: MAIN, host: 'one', since: minutes(-200), until: minutes(-125), stale: true, waits: false, attempt: 2 },
   };
   await page.route('**/work', (route) => route.fulfill({ json: { repository: '/project', base: 'main', isOld: false, sessions: [row] } }));
   await page.route('**/work/*', (route) => route.fulfill({ json: { ...row, plan: '# Port it', criteria: [{ text: 'It fits', done: true }], sessions: [MAIN], history: [] } }));

@@ -146,6 +146,8 @@ fn row(row: Row) -> WorkRow {
         waits_for: row.waits_for,
         labels: row.labels,
         parent: row.parent.map(|parent| parent.to_string()),
+        // The holder says it already.
+        note: row.note.filter(|_| !row.holder.as_ref().is_some_and(|holder| holder.waits)),
         holder: row.holder.map(|holder| WorkHolder {
             name: holder.name,
             agent: holder.agent,
@@ -154,9 +156,9 @@ fn row(row: Row) -> WorkRow {
             since: holder.since,
             until: holder.until,
             stale: holder.stale,
+            waits: holder.waits,
             attempt: holder.attempt,
         }),
-        note: row.note,
         last_log: row.last_log.as_deref().map(plain),
     }
 }

@@ -71,6 +71,8 @@ pub struct WorkHolder {
     pub until: String,
     /// Its lease has lapsed.
     pub stale: bool,
+    /// The work is done and waits to be merged by others; until then its lease does not lapse.
+    pub waits: bool,
     pub attempt: u32,
 }
 

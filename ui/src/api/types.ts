@@ -1094,6 +1094,10 @@ export interface WorkHolder {
    * Its lease has lapsed.
    */
   stale: boolean;
+  /**
+   * The work is done and waits to be merged by others; until then its lease does not lapse.
+   */
+  waits: boolean;
   attempt: number;
 }
 /**

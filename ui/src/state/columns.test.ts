@@ -3,7 +3,7 @@ import type { WorkRow } from '../api/types';
 import { columnsOf, firstColumn, FOLDED, splitPlan } from './columns';
 
 const row = (state: WorkRow['state'], slug: string, more: Partial<WorkRow> = {}): WorkRow => ({ state, slug, title: slug, ready: false, ...more });
-const holder = (since: string, stale = false) => ({ name: 'Ada', host: 'one', since, until: since, stale, attempt: 1 });
+const holder = (since: string, stale = false) => ({ name: 'Ada', host: 'one', since, until: since, stale, waits: false, attempt: 1 });
 
 test('each state is a column, also without cards', () => {
   const columns = columnsOf([row('planned', '2026-11-01-b'), row('planned', '2026-11-01-a')]);

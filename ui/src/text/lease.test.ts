@@ -3,7 +3,7 @@ import { leaseWords, logLine, whoWords } from './lease';
 
 const NOW = Date.parse('2026-11-16T12:00:00Z');
 const MINUTE = 60_000;
-const words = (minutes: number, stale = false) => leaseWords({ until: new Date(NOW + minutes * MINUTE).toISOString(), stale }, NOW);
+const words = (minutes: number, stale = false) => leaseWords({ until: new Date(NOW + minutes * MINUTE).toISOString(), stale, waits: false }, NOW);
 
 test('a lease says how long it lasts yet', () => {
   expect([0.5, 1, 29.9, 60, 47 * 60 + 59, 48 * 60].map((minutes) => words(minutes))).toEqual([
@@ -23,8 +23,9 @@ test('the gateway decides what is stale, not the clock of the browser', () => {
 });
 
 test('a time that is none is not shown as one', () => {
-  expect(leaseWords({ until: 'soon', stale: false }, NOW)).toBe('Lease of unknown length');
-  expect(leaseWords({ until: 'soon', stale: true }, NOW)).toBe('Stale: the lease has lapsed');
+  expect(leaseWords({ until: 'soon', stale: false, waits: false }, NOW)).toBe('Lease of unknown length');
+  expect(leaseWords({ until: new Date(NOW - MINUTE).toISOString(), stale: false, waits: true }, NOW)).toBe('Waits to be merged');
+  expect(leaseWords({ until: 'soon', stale: true, waits: false }, NOW)).toBe('Stale: the lease has lapsed');
 });
 
 test('who has it is on one line', () => {

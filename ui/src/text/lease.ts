@@ -15,7 +15,8 @@ function rough(ms: number): string {
 }
 
 /** Says how a lease stands. Whether it is stale is the gateway's word: the clock of this browser may be wrong. */
-export function leaseWords({ until, stale }: Pick<WorkHolder, 'until' | 'stale'>, now: number): string {
+export function leaseWords({ until, stale, waits }: Pick<WorkHolder, 'until' | 'stale' | 'waits'>, now: number): string {
+  if (waits) return 'Waits to be merged';
   const left = Date.parse(until) - now;
   if (stale) return left < 0 ? `Stale: lapsed ${rough(-left)} ago` : 'Stale: the lease has lapsed';
   if (Number.isNaN(left)) return 'Lease of unknown length';

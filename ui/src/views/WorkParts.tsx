@@ -12,7 +12,7 @@ import { Ago, Empty, Icon, Sentence } from './parts';
 export function Lease({ holder }: { holder: WorkHolder }) {
   const until = Date.parse(holder.until);
   return (
-    <span class={`lease${holder.stale ? ' stale' : ''}`} title={Number.isNaN(until) ? undefined : `Until ${moment(until)}`}>
+    <span class={`lease${holder.stale ? ' stale' : ''}`} title={Number.isNaN(until) || holder.waits ? undefined : `Until ${moment(until)}`}>
       <Icon name={holder.stale ? 'warn' : 'clock'} />
       {leaseWords(holder, minuteHand.value)}
     </span>
