@@ -224,30 +224,26 @@ fn read_segment(
 ) -> Result<ControlFlow<()>> {
     let outline = Outline::of(&segment.path)?;
     reading.enter(&segment.meta, &segment.thread);
-    let mut lines = rollout::lines(&segment.path)?;
-    let mut is_last_bad = false;
+    let mut told = Told::default();
     let mut flow = ControlFlow::Continue(());
-    let mut number = 0;
-    while flow.is_continue() {
-        let Some(line) = lines.next()? else { break };
-        let line = serde_json::from_slice::<Line<'_>>(line);
-        is_last_bad = line.is_err();
-        reading.told.bad += u64::from(is_last_bad);
-        if let Ok(line) = line {
-            let ordinal = line.ordinal.unwrap_or(*next);
-            *next = ordinal.saturating_add(1);
-            let is_reverted = match segment.end {
-                Some((end, false)) if ordinal >= end => break,
-                end => end.is_some_and(|(end, _)| ordinal >= end),
-            };
-            if ordinal >= own_from {
-                let is_rewound = is_reverted || outline.is_rolled_back(number);
-                flow = reading.record(&line, &outline, is_rewound);
-            }
+    let mut numbers = 0..;
+    files::each(rollout::lines(&segment.path)?, &mut told, |_, line| {
+        let number = numbers.next()?;
+        let line = serde_json::from_slice::<Line<'_>>(line).ok()?;
+        let ordinal = line.ordinal.unwrap_or(*next);
+        *next = ordinal.saturating_add(1);
+        let is_reverted = match segment.end {
+            Some((end, false)) if ordinal >= end => return Some(ControlFlow::Break(())),
+            end => end.is_some_and(|(end, _)| ordinal >= end),
+        };
+        if ordinal >= own_from {
+            let is_rewound = is_reverted || outline.is_rolled_back(number);
+            flow = reading.record(&line, &outline, is_rewound);
         }
-        number += 1;
-    }
-    reading.told.close(is_last_bad, &lines);
+        Some(flow)
+    })?;
+    reading.told.bad += told.bad;
+    reading.told.is_torn |= told.is_torn;
     // The next segment goes on where this one was left.
     if let Some((end, _)) = segment.end {
         *next = end;

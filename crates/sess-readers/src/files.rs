@@ -258,23 +258,24 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Hands over lines until there are enough. `take` returns nothing for a line that
-/// it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+/// Hands over lines, each with where it begins, until there are enough. `take` returns nothing for a line
+/// that it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+/// Returns whether all were handed over.
 pub(crate) fn each<R: Read>(
     mut lines: Lines<R>,
     told: &mut Told,
-    mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
-) -> Result<()> {
-    while let Some(line) = lines.next()? {
-        match take(line) {
-            Some(ControlFlow::Continue(())) => {}
-            Some(ControlFlow::Break(())) => break,
+    mut take: impl FnMut(u64, &[u8]) -> Option<ControlFlow<()>>,
+) -> Result<bool> {
+    let mut flow = ControlFlow::Continue(());
+    while flow.is_continue() && lines.next()?.is_some() {
+        match take(lines.start, &lines.line) {
+            Some(taken) => flow = taken,
             None if lines.is_torn => told.is_torn = true,
             None => told.bad += 1,
         }
     }
     told.bad += lines.too_long;
-    Ok(())
+    Ok(flow.is_continue())
 }
 
 #[cfg(test)]
