@@ -153,6 +153,9 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
         }
     }
     ends.tail().for_each(|line| known.see(line));
+    if !known.is_spoken {
+        ends.check(path)?;
+    }
     session.created_at = known.created_at;
     session.updated_at = known.updated_at.unwrap_or(session.updated_at);
     session.cwd = known.moved_to.or(known.cwd);

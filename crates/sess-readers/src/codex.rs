@@ -63,10 +63,11 @@ impl Reader for Codex {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let segments = segments(&session.place.path)?;
+        let (segments, is_whole) = segments(&session.place.path)?;
         // What a sub-agent was given of its parent's history is not its own.
         let own_from = segments.last().map_or(0, |last| last.meta.own_from());
         let mut reading = Reading::new(session, take);
+        reading.told.lacks_beginning = !is_whole;
         let mut next = 0;
         for segment in &segments {
             let flow = read_segment(segment, own_from, &mut next, &mut reading)?;
@@ -150,6 +151,9 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     if let Some(meta) = meta {
         meta.describe(&mut session);
     }
+    if !is_spoken {
+        ends.check(path)?;
+    }
     Ok(is_spoken.then_some(session))
 }
 
@@ -181,9 +185,10 @@ struct Segment {
     end: Option<(u64, bool)>,
 }
 
-/// Returns the files that a thread is in, the oldest first.
-fn segments(path: &Path) -> Result<Vec<Segment>> {
+/// Returns the files that a thread is in, the oldest first, and whether none of them is gone.
+fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
     let mut segments: Vec<Segment> = Vec::new();
+    let mut is_whole = true;
     let mut next = Some((path.to_owned(), None));
     while let Some((path, end)) = next.take() {
         // A rollout may be said to begin in itself.
@@ -192,15 +197,15 @@ fn segments(path: &Path) -> Result<Vec<Segment>> {
         }
         let thread = Rollout::at(&path).map(|rollout| rollout.thread).unwrap_or_default();
         let meta = meta(&path, &thread)?.unwrap_or_default();
-        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from())
-            && let Some(found) = rollout::find(&path, &base.rollout)
-        {
-            next = Some((found.path, Some((base.end, found.thread == thread))));
+        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from()) {
+            let found = rollout::find(&path, &base.rollout);
+            is_whole = found.is_some();
+            next = found.map(|found| (found.path, Some((base.end, found.thread == thread))));
         }
         segments.push(Segment { path, thread, meta, end });
     }
     segments.reverse();
-    Ok(segments)
+    Ok((segments, is_whole))
 }
 
 /// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.

@@ -179,6 +179,9 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
             record.into_iter().for_each(|(name, value)| known.field(&name, value));
         }
     }
+    if !known.is_spoken {
+        ends.check(path)?;
+    }
     Ok(known.session(path, &metadata))
 }
 

@@ -100,6 +100,8 @@ pub struct Told {
     pub is_torn: bool,
     /// What it is called, where all of its file says that and not its ends alone.
     pub title: Option<String>,
+    /// It goes on where another file ended, and that file is gone.
+    pub lacks_beginning: bool,
 }
 
 /// Makes a session id of another agent's, whatever it is made of.

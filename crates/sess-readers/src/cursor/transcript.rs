@@ -98,6 +98,9 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.title = prompt.unwrap_or_default();
         }
     }
+    if !is_spoken {
+        ends.check(path)?;
+    }
     Ok(is_spoken.then_some(session))
 }
 
