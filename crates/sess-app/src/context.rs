@@ -15,7 +15,7 @@ use sess_core::{
 };
 use sess_store::Store;
 
-pub(crate) use self::finding::{Children, Found, first_row, is_visible, join, listed_foreign};
+pub(crate) use self::finding::{Children, Found, first_row, is_visible, join};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 
@@ -72,6 +72,9 @@ pub struct Listed {
     #[serde(rename = "numMessagesIsMinimum", skip_serializing_if = "std::ops::Not::not")]
     #[serde(default)]
     pub num_messages_is_minimum: bool,
+    /// How many records of another agent's file could not be read, where it was read to count them.
+    #[serde(skip_serializing_if = "is_none", default)]
+    pub damaged: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -93,6 +96,8 @@ pub struct ReadSession {
     pub without_tools: bool,
     pub max_bytes: Option<i64>,
     pub redaction: Redaction,
+    /// Read the snapshot of another agent's session, though its agent has it.
+    pub from_snapshot: bool,
 }
 
 /// Whether secrets are masked. Only the owner at a terminal may ask for less.
@@ -123,6 +128,9 @@ pub struct Transcript {
     /// How many messages were taken back in that session, and are not shown.
     #[serde(skip_serializing_if = "is_none", default)]
     pub taken_back: u64,
+    /// It goes on where another file ended, and that file is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub lacks_beginning: bool,
     /// The transcript, as Markdown.
     pub transcript: String,
 }
@@ -138,6 +146,7 @@ impl Transcript {
             redacted,
             damaged: 0,
             taken_back: 0,
+            lacks_beginning: false,
             transcript: window.text,
             title,
         }
@@ -198,9 +207,13 @@ impl App {
                     redaction: allowed(caller, ask.redaction),
                     budget,
                 };
-                return self.read_foreign(*foreign, asked).await;
+                let foreign = if ask.from_snapshot { self.snapshot_of(&foreign)? } else { *foreign };
+                return self.read_foreign(foreign, asked).await;
             }
         };
+        if ask.from_snapshot {
+            return Err(Error::Invalid("only sessions of other agents have snapshots".to_owned()));
+        }
         let store = self.store()?;
         let scope = self.visible(caller).await?;
         let redaction = allowed(caller, ask.redaction);
@@ -270,6 +283,7 @@ pub(crate) fn listed(session: &Session) -> Listed {
         agent: session.agent.to_string(),
         cwd: session.cwd.clone(),
         num_messages_is_minimum: false,
+        damaged: 0,
     }
 }
 

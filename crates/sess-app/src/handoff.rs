@@ -43,7 +43,7 @@ impl App {
         let found = self.find(caller, reference).await?;
         let redaction = context::allowed(caller, redaction);
         let mut gathered = Gathered::default();
-        let session = self.listed(&found).await?;
+        let mut session = self.listed(&found).await?;
         let plan = match &found {
             Found::Stored(stored) | Found::Foreign(_, Some(stored)) => match self.plan_of(stored).await {
                 Ok(plan) => Some(plan.content),
@@ -67,16 +67,21 @@ impl App {
                 }
             }
             Found::Foreign(foreign, _) => {
-                context::blocking(move || {
+                let (gathered, counted) = context::blocking(move || {
+                    let mut counted = 0;
                     let read = sess_readers::read(&foreign, &mut |entry| {
                         if !entry.is_rewound {
+                            counted += u64::from(entry.body.role != Role::System);
                             gathered.see(&entry.body);
                         }
                         ControlFlow::Continue(())
                     });
-                    read.map(|_| gathered).map_err(|error| Error::Unavailable(error.to_string()))
+                    read.map(|_| (gathered, counted)).map_err(|error| Error::Unavailable(error.to_string()))
                 })
-                .await??
+                .await??;
+                // All of it was read, however long it is.
+                (session.num_messages, session.num_messages_is_minimum) = (counted, false);
+                gathered
             }
         };
         let files: Vec<String> = gathered.files.iter().rev().map(|file| context::plain(file)).collect();

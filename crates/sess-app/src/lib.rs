@@ -139,6 +139,8 @@ struct Inner {
     settling: watch::Sender<HashSet<RunId>>,
     /// What is known of other agents' sessions.
     catalogue: Mutex<sess_readers::Catalogue>,
+    /// What could not be read of theirs, as it was last told.
+    last_warning: Mutex<String>,
     last_lines: Mutex<live::LastLines>,
     /// Pages of theirs that were read last.
     pages: Mutex<others::Pages>,
@@ -167,6 +169,7 @@ impl App {
             leaving: watch::Sender::new(0),
             settling: watch::Sender::default(),
             catalogue: Mutex::default(),
+            last_warning: Mutex::default(),
             last_lines: Mutex::default(),
             pages: Mutex::default(),
         };

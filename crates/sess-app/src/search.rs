@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::{HashMap, hash_map::Entry as Slot},
     fmt,
     path::Path,
     str::FromStr,
@@ -302,10 +303,15 @@ impl App {
             tracing::warn!("{} was not searched: {problem}", sessions[*place].reference());
         }
         let mut hits = Vec::with_capacity(found.hits.len());
+        let mut listed: HashMap<usize, Listed> = HashMap::new();
         for hit in found.hits {
             let session = &sessions[hit.session];
+            if let Slot::Vacant(slot) = listed.entry(hit.session) {
+                let found = context::Found::Foreign(Box::new(session.clone()), None);
+                slot.insert(self.listed(&found).await?);
+            }
             let placed = SearchHit {
-                session: context::listed_foreign(session),
+                session: listed[&hit.session].clone(),
                 message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
                 seq: hit.seq,
                 spot: Spot { key: session.key(), seq: hit.place, at: hit.at },

@@ -15,7 +15,10 @@ use sess_core::{
     SessionId, Source,
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
 };
-use sess_readers::snapshot::{self, Manifest};
+use sess_readers::{
+    Foreign,
+    snapshot::{self, Manifest},
+};
 
 use self::keeper::{Keeper, Outcome};
 use crate::{App, Caller, Error, Result, context, sessions::may_manage};
@@ -175,10 +178,22 @@ impl App {
         .await?
     }
 
+    /// Returns a session as its snapshot has it.
+    pub(crate) fn snapshot_of(&self, session: &Foreign) -> Result<Foreign> {
+        let dir = dir(self.home()?);
+        if !Manifest::path(&dir, session.source, &session.id).exists() {
+            let what =
+                format!("there is no snapshot of \"{}\"; `sess snapshot` takes one", session.reference());
+            return Err(Error::NotFound(what));
+        }
+        snapshot::session(&dir, session.source, &session.id).map_err(|error| unreadable(&error))
+    }
+
     /// Names the sessions that other agents have themselves.
     async fn live_sessions(&self) -> Result<HashSet<(Source, SessionId)>> {
-        let sessions = self.foreign_sessions(None).await?.into_iter();
-        Ok(sessions.filter(|it| !it.is_snapshot).map(|it| (it.source, it.id)).collect())
+        let Some(homes) = self.settings().homes.clone() else { return Ok(HashSet::new()) };
+        let sessions = self.foreign_sessions_in(homes.without_snapshots(), None).await?.into_iter();
+        Ok(sessions.map(|it| (it.source, it.id)).collect())
     }
 }
 

@@ -5,14 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sess_core::{SessionId, Source};
+use sess_core::{SessionId, Source, Timestamp};
 
-use crate::{Foreign, Homes, Result, database, files, readers, snapshot};
+use crate::{Error, Foreign, Homes, Result, database, files, readers, snapshot};
 
 /// What could not be read while sessions were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub source: Source,
+    /// What is wrong and what that costs, as a sentence.
     pub what: String,
 }
 
@@ -59,14 +60,40 @@ impl Catalogue {
             let mut once: HashSet<SessionId> = HashSet::new();
             let found = listing.look;
             // A reader names what counts first: a current store before the one that it replaced.
-            look.sessions
-                .extend(found.sessions.into_iter().filter(|session| once.insert(session.id.clone())));
+            let mut sessions = found.sessions;
+            sessions.retain(|session| once.insert(session.id.clone()));
+            without_circles(&mut sessions);
+            look.sessions.extend(sessions);
             look.problems.extend(found.problems);
         }
         if source.is_none() {
             self.known.retain(|path, _| seen_paths.contains(path));
         }
         look
+    }
+}
+
+/// Corrects what a wrong clock wrote: nothing was said in a session after its file last changed.
+fn not_later(session: &mut Foreign, changed_at: Timestamp) {
+    // Two machines that share a file never agree on the time.
+    const TOLERANCE_MS: i64 = 86_400_000;
+    let is_wrong = |at: Timestamp| at.as_millis().saturating_sub(changed_at.as_millis()) > TOLERANCE_MS;
+    if is_wrong(session.updated_at) {
+        session.updated_at = changed_at;
+    }
+    session.created_at = session.created_at.filter(|at| !is_wrong(*at));
+}
+
+/// Makes sessions of their own of those that are said to have started each other.
+fn without_circles(sessions: &mut [Foreign]) {
+    const DEPTH_MAX: usize = 100;
+    let started = |session: &Foreign| Some((session.id.clone(), session.parent.clone()?));
+    let parents: HashMap<SessionId, SessionId> = sessions.iter().filter_map(started).collect();
+    for session in sessions {
+        let above = std::iter::successors(parents.get(&session.id), |id| parents.get(id));
+        if above.take(DEPTH_MAX).any(|id| *id == session.id) {
+            (session.parent, session.name) = (None, None);
+        }
     }
 }
 
@@ -84,8 +111,8 @@ impl Listing<'_> {
     pub(crate) fn visit(&mut self, path: &Path, look: impl FnOnce() -> Result<Vec<Foreign>>) {
         let standing = match database::Standing::of(path) {
             Ok(standing) => standing,
-            Err(crate::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => return self.problem(&error.to_string()),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => return self.left_out(&error),
         };
         self.seen.insert(path.to_owned());
         if let Some(known) = self.catalogue.known.get(path)
@@ -95,11 +122,12 @@ impl Listing<'_> {
             return;
         }
         match look() {
-            Ok(sessions) => {
+            Ok(mut sessions) => {
+                sessions.iter_mut().for_each(|session| not_later(session, standing.changed_at()));
                 self.look.sessions.extend(sessions.iter().cloned());
                 self.catalogue.known.insert(path.to_owned(), Known { standing, sessions });
             }
-            Err(error) => self.problem(&error.to_string()),
+            Err(error) => self.left_out(&error),
         }
     }
 
@@ -112,7 +140,7 @@ impl Listing<'_> {
     /// link: people move an agent's store to where there is room.
     pub(crate) fn entries(&mut self, dir: &Path) -> Vec<files::Item> {
         files::entries(dir).unwrap_or_else(|error| {
-            self.problem(&error.to_string());
+            self.left_out(&error);
             Vec::new()
         })
     }
@@ -131,7 +159,11 @@ impl Listing<'_> {
         self.look.sessions.iter_mut().for_each(&mut change);
     }
 
-    pub(crate) fn problem(&mut self, what: &str) {
-        self.look.problems.push(Problem { source: self.source, what: what.to_owned() });
+    fn left_out(&mut self, error: &Error) {
+        self.problem(format!("{error}; what is in it is left out"));
+    }
+
+    pub(crate) fn problem(&mut self, what: String) {
+        self.look.problems.push(Problem { source: self.source, what });
     }
 }

@@ -16,7 +16,7 @@ use sess_core::{
 };
 
 use self::{
-    links::Links,
+    links::{Left, Links},
     record::{Message, Record, Titles, block, parts},
 };
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
 };
 
 pub(crate) struct Claude;
+
+/// How many lines are looked at for when a session began when the head of its file does not say it.
+const OPENING_LINES_MAX: usize = 50;
 
 /// What the host adds to prompts for the model alone.
 const WRAPPERS: [&str; 11] = [
@@ -76,36 +79,24 @@ impl Reader for Claude {
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
         let links = Links::of(path)?;
-        let mut lines = Lines::open(path)?;
-        let mut reading = Reading { take, pending: None, last: session.updated_at, told: Told::default() };
-        if let Some(created_at) = session.created_at {
-            reading.last = created_at;
-        }
-        let mut place = 0;
-        let mut flow = ControlFlow::Continue(());
-        while flow.is_continue() {
-            let Some(line) = lines.next()? else { break };
-            let is_last_bad = match serde_json::from_slice::<Record<'_>>(line) {
-                Ok(record) => {
-                    let is_live = links.is_live(place);
-                    place += usize::from(record.uuid.is_some());
-                    flow = reading.record(&record, is_live);
-                    false
-                }
-                Err(_) => true,
-            };
-            reading.told.bad += u64::from(is_last_bad);
-            // Nobody wrote the rest of it yet: that is no damage.
-            if is_last_bad && lines.is_torn {
-                reading.told.bad -= 1;
-                reading.told.is_torn = true;
+        let last = session.created_at.unwrap_or(session.updated_at);
+        let mut reading = Reading { take, pending: None, last, unknown: 0 };
+        let mut titles = Titles::default();
+        let mut told = Told::default();
+        let is_whole = files::each(Lines::open(path)?, &mut told, |start, line| {
+            let record = serde_json::from_slice::<Record<'_>>(line).ok()?;
+            titles.see(&record);
+            match links.left(start) {
+                Some(Left::Repeated) => Some(ControlFlow::Continue(())),
+                left => reading.record(&record, left == Some(Left::TakenBack)),
             }
-        }
-        if flow.is_continue() {
+        })?;
+        if is_whole {
             let _ = reading.flush();
+            // A sub-agent is called what its parent wanted of it.
+            told.title = Some(titles.best()).filter(|title| session.parent.is_none() && !title.is_empty());
         }
-        let mut told = reading.told;
-        told.bad += lines.too_long;
+        told.unknown = reading.unknown;
         Ok(told)
     }
 }
@@ -151,42 +142,57 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let ends = Ends::of(path, &file, &metadata)?;
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
-    let mut titles = Titles::default();
-    let mut is_spoken = false;
-    let mut updated_at = None;
-    let mut moved_to = None;
-    for record in ends.head().filter_map(|line| serde_json::from_slice::<Record<'_>>(line).ok()) {
-        titles.see(&record);
-        moved_to = record.relocated_cwd.clone().or(moved_to);
-        if session.cwd.is_none() {
-            session.cwd = record.cwd.as_deref().map(str::to_owned);
-            session.branch = record.git_branch.as_deref().filter(|it| !it.is_empty()).map(str::to_owned);
-        }
-        if session.created_at.is_none() {
-            session.created_at = record.at();
-        }
-        if record.is_message() {
-            is_spoken = true;
-            updated_at = record.at().or(updated_at);
-        }
-        if titles.first_prompt.is_none()
-            && let Some(prompt) = prompt(&record)
-        {
-            titles.first_prompt = Some(json::title(&prompt));
+    let mut known = Known::default();
+    ends.head().for_each(|line| known.see(line));
+    if known.created_at.is_none() && !ends.is_whole() {
+        // A line that is longer than what is looked at hides how it began.
+        let mut lines = Lines::open(path)?;
+        for _ in 0..OPENING_LINES_MAX {
+            let Some(line) = lines.next()?.filter(|_| known.created_at.is_none()) else { break };
+            known.see(line);
         }
     }
-    for record in ends.tail().filter_map(|line| serde_json::from_slice::<Record<'_>>(line).ok()) {
-        titles.see(&record);
-        moved_to = record.relocated_cwd.clone().or(moved_to);
+    ends.tail().for_each(|line| known.see(line));
+    if !known.is_spoken {
+        ends.check(path)?;
+    }
+    session.created_at = known.created_at;
+    session.updated_at = known.updated_at.unwrap_or(session.updated_at);
+    session.cwd = known.moved_to.or(known.cwd);
+    session.branch = known.branch;
+    session.title = known.titles.best();
+    Ok(known.is_spoken.then_some(session))
+}
+
+/// What is found out of a session while it is listed.
+#[derive(Default)]
+struct Known {
+    titles: Titles,
+    cwd: Option<String>,
+    branch: Option<String>,
+    moved_to: Option<String>,
+    created_at: Option<Timestamp>,
+    updated_at: Option<Timestamp>,
+    is_spoken: bool,
+}
+
+impl Known {
+    /// Sees a line; those of two writers may stand in any order.
+    fn see(&mut self, line: &[u8]) {
+        let Ok(record) = serde_json::from_slice::<Record<'_>>(line) else { return };
+        self.titles.see(&record);
+        self.moved_to = record.relocated_cwd.clone().or(self.moved_to.take());
+        if self.cwd.is_none() {
+            self.cwd.clone_from(&record.cwd);
+            self.branch = record.git_branch.clone().filter(|it| !it.is_empty());
+        }
+        let at = record.at();
+        self.created_at = self.created_at.into_iter().chain(at).min();
         if record.is_message() {
-            is_spoken = true;
-            updated_at = record.at().or(updated_at);
+            self.is_spoken = true;
+            self.updated_at = self.updated_at.max(at);
         }
     }
-    session.updated_at = updated_at.unwrap_or(session.updated_at);
-    session.cwd = moved_to.or(session.cwd);
-    session.title = titles.best();
-    Ok(is_spoken.then_some(session))
 }
 
 /// Returns what a person typed, without what the host put around it.
@@ -220,29 +226,24 @@ struct Reading<'a, 'b> {
     pending: Option<Pending>,
     /// When the last record was written: one without a time belongs there.
     last: Timestamp,
-    told: Told,
+    /// Records of a kind that is not known here.
+    unknown: u64,
 }
 
 impl Reading<'_, '_> {
-    fn record(&mut self, record: &Record<'_>, is_live: bool) -> ControlFlow<()> {
+    /// Tells a record; none when it cannot be read.
+    fn record(&mut self, record: &Record<'_>, is_rewound: bool) -> Option<ControlFlow<()>> {
         self.last = record.at().unwrap_or(self.last);
         let id = record.uuid.clone();
-        let is_rewound = id.is_some() && !is_live;
-        match &*record.kind {
-            "assistant" => match record.message() {
-                Some(message) => self.reply(id, message, is_rewound),
-                None => self.bad(),
-            },
+        Some(match &*record.kind {
+            "assistant" => self.reply(id, record.message()?, is_rewound),
             "user" if record.is_hidden() || record.is_compact_summary => ControlFlow::Continue(()),
-            "user" => match record.message() {
-                Some(message) => self.user(id, message, record.sub_agent(), is_rewound),
-                None => self.bad(),
-            },
+            "user" => self.user(id, record.message()?, record.sub_agent(), is_rewound),
             "attachment" => {
-                let Some(prompt) = record.queued_prompt() else { return ControlFlow::Continue(()) };
+                let prompt = record.queued_prompt().unwrap_or_default();
                 let text = without_wrappers(&prompt);
                 if text.trim().is_empty() {
-                    return ControlFlow::Continue(());
+                    return Some(ControlFlow::Continue(()));
                 }
                 let mut body = json::empty(Role::User, self.last);
                 body.content.push(json::text(text));
@@ -253,15 +254,10 @@ impl Reading<'_, '_> {
                 self.give(Entry { id, body: json::compaction("", self.last), is_rewound })
             }
             kind => {
-                self.told.unknown += u64::from(!record::is_known(kind));
+                self.unknown += u64::from(!record::is_known(kind));
                 ControlFlow::Continue(())
             }
-        }
-    }
-
-    fn bad(&mut self) -> ControlFlow<()> {
-        self.told.bad += 1;
-        ControlFlow::Continue(())
+        })
     }
 
     fn user(

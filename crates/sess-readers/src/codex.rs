@@ -63,10 +63,11 @@ impl Reader for Codex {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let segments = segments(&session.place.path)?;
+        let (segments, is_whole) = segments(&session.place.path)?;
         // What a sub-agent was given of its parent's history is not its own.
         let own_from = segments.last().map_or(0, |last| last.meta.own_from());
         let mut reading = Reading::new(session, take);
+        reading.told.lacks_beginning = !is_whole;
         let mut next = 0;
         for segment in &segments {
             let flow = read_segment(segment, own_from, &mut next, &mut reading)?;
@@ -150,6 +151,9 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     if let Some(meta) = meta {
         meta.describe(&mut session);
     }
+    if !is_spoken {
+        ends.check(path)?;
+    }
     Ok(is_spoken.then_some(session))
 }
 
@@ -181,9 +185,10 @@ struct Segment {
     end: Option<(u64, bool)>,
 }
 
-/// Returns the files that a thread is in, the oldest first.
-fn segments(path: &Path) -> Result<Vec<Segment>> {
+/// Returns the files that a thread is in, the oldest first, and whether none of them is gone.
+fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
     let mut segments: Vec<Segment> = Vec::new();
+    let mut is_whole = true;
     let mut next = Some((path.to_owned(), None));
     while let Some((path, end)) = next.take() {
         // A rollout may be said to begin in itself.
@@ -192,15 +197,15 @@ fn segments(path: &Path) -> Result<Vec<Segment>> {
         }
         let thread = Rollout::at(&path).map(|rollout| rollout.thread).unwrap_or_default();
         let meta = meta(&path, &thread)?.unwrap_or_default();
-        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from())
-            && let Some(found) = rollout::find(&path, &base.rollout)
-        {
-            next = Some((found.path, Some((base.end, found.thread == thread))));
+        if let Some(base) = meta.history_base().filter(|base| base.end > meta.own_from()) {
+            let found = rollout::find(&path, &base.rollout);
+            is_whole = found.is_some();
+            next = found.map(|found| (found.path, Some((base.end, found.thread == thread))));
         }
         segments.push(Segment { path, thread, meta, end });
     }
     segments.reverse();
-    Ok(segments)
+    Ok((segments, is_whole))
 }
 
 /// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.
@@ -224,30 +229,26 @@ fn read_segment(
 ) -> Result<ControlFlow<()>> {
     let outline = Outline::of(&segment.path)?;
     reading.enter(&segment.meta, &segment.thread);
-    let mut lines = rollout::lines(&segment.path)?;
-    let mut is_last_bad = false;
+    let mut told = Told::default();
     let mut flow = ControlFlow::Continue(());
-    let mut number = 0;
-    while flow.is_continue() {
-        let Some(line) = lines.next()? else { break };
-        let line = serde_json::from_slice::<Line<'_>>(line);
-        is_last_bad = line.is_err();
-        reading.told.bad += u64::from(is_last_bad);
-        if let Ok(line) = line {
-            let ordinal = line.ordinal.unwrap_or(*next);
-            *next = ordinal.saturating_add(1);
-            let is_reverted = match segment.end {
-                Some((end, false)) if ordinal >= end => break,
-                end => end.is_some_and(|(end, _)| ordinal >= end),
-            };
-            if ordinal >= own_from {
-                let is_rewound = is_reverted || outline.is_rolled_back(number);
-                flow = reading.record(&line, &outline, is_rewound);
-            }
+    let mut numbers = 0..;
+    files::each(rollout::lines(&segment.path)?, &mut told, |_, line| {
+        let number = numbers.next()?;
+        let line = serde_json::from_slice::<Line<'_>>(line).ok()?;
+        let ordinal = line.ordinal.unwrap_or(*next);
+        *next = ordinal.saturating_add(1);
+        let is_reverted = match segment.end {
+            Some((end, false)) if ordinal >= end => return Some(ControlFlow::Break(())),
+            end => end.is_some_and(|(end, _)| ordinal >= end),
+        };
+        if ordinal >= own_from {
+            let is_rewound = is_reverted || outline.is_rolled_back(number);
+            flow = reading.record(&line, &outline, is_rewound);
         }
-        number += 1;
-    }
-    reading.told.close(is_last_bad, &lines);
+        Some(flow)
+    })?;
+    reading.told.bad += told.bad;
+    reading.told.is_torn |= told.is_torn;
     // The next segment goes on where this one was left.
     if let Some((end, _)) = segment.end {
         *next = end;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use memchr::{memchr, memchr_iter, memrchr};
+use serde::de::IgnoredAny;
 use sess_core::Timestamp;
 
 use crate::{Error, Result, Told};
@@ -30,7 +31,11 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata)> {
     // A pipe at its place would wait for a writer for ever.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("open flags fit");
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(io)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::LOOP) => io(io::Error::other("it is a link, and links are not followed")),
+        _ => io(error),
+    })?;
     let metadata = file.metadata().map_err(io)?;
     if !metadata.is_file() {
         return Err(io(io::Error::other("it is no regular file")));
@@ -153,6 +158,17 @@ impl Ends {
         }
     }
 
+    /// Refuses a file of which nothing can be read. The first line of one may be half-written.
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        let is_record = |line: &[u8]| serde_json::from_slice::<IgnoredAny>(line).is_ok();
+        let is_begun = self.head.starts_with(b"{") && memchr(b'\n', &self.head).is_none();
+        let is_empty = self.head().chain(self.tail()).next().is_none();
+        if is_empty || is_begun || self.head().chain(self.tail()).any(is_record) {
+            return Ok(());
+        }
+        Err(Error::Format { path: path.to_owned(), what: "no line of it is a record".to_owned() })
+    }
+
     /// Tells whether the lines are all that there are.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
@@ -258,23 +274,24 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Hands over lines until there are enough. `take` returns nothing for a line that
-/// it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+/// Hands over lines, each with where it begins, until there are enough. `take` returns nothing for a line
+/// that it cannot read, which is counted; half a line at the end, which somebody may still write, is told.
+/// Returns whether all were handed over.
 pub(crate) fn each<R: Read>(
     mut lines: Lines<R>,
     told: &mut Told,
-    mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
-) -> Result<()> {
-    while let Some(line) = lines.next()? {
-        match take(line) {
-            Some(ControlFlow::Continue(())) => {}
-            Some(ControlFlow::Break(())) => break,
+    mut take: impl FnMut(u64, &[u8]) -> Option<ControlFlow<()>>,
+) -> Result<bool> {
+    let mut flow = ControlFlow::Continue(());
+    while flow.is_continue() && lines.next()?.is_some() {
+        match take(lines.start, &lines.line) {
+            Some(taken) => flow = taken,
             None if lines.is_torn => told.is_torn = true,
             None => told.bad += 1,
         }
     }
     told.bad += lines.too_long;
-    Ok(())
+    Ok(flow.is_continue())
 }
 
 #[cfg(test)]

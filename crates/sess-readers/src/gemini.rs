@@ -68,7 +68,7 @@ impl Reader for Gemini {
         let mut telling = Telling::new(last, take);
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let log = Log::of(path)?;
-            telling.told = log.told;
+            telling.told = log.told.clone();
             log.each(path, |slot, message, is_rewound| match slot.summary {
                 Some(summary) => telling.compaction(summary, is_rewound),
                 None => telling.message(message, is_rewound),
@@ -178,6 +178,9 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
         } else {
             record.into_iter().for_each(|(name, value)| known.field(&name, value));
         }
+    }
+    if !known.is_spoken {
+        ends.check(path)?;
     }
     Ok(known.session(path, &metadata))
 }

@@ -44,7 +44,7 @@ impl Reader for Goose {
         let path = &session.place.path;
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let mut told = Told::default();
-            files::each(Lines::open(path)?, &mut told, |line| {
+            files::each(Lines::open(path)?, &mut told, |_, line| {
                 let line = serde_json::from_slice::<Line>(line).ok()?;
                 Some(line.message().map_or(ControlFlow::Continue(()), |message| telling.message(message)))
             })?;

@@ -34,6 +34,11 @@ impl Homes {
         Self { snapshots: Some(dir), ..self }
     }
 
+    /// Finds only what agents have themselves.
+    pub fn without_snapshots(self) -> Self {
+        Self { snapshots: None, ..self }
+    }
+
     /// Returns where snapshots are kept.
     pub fn snapshots(&self) -> Option<&Path> {
         self.snapshots.as_deref()

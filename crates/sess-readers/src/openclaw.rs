@@ -87,10 +87,13 @@ impl Events {
     ) -> Result<()> {
         match self {
             Self::File if path.extension().is_some_and(|extension| extension == "zst") => {
-                files::each(Lines::new(path, plain(path, files::open(path)?.0)?), told, take)
+                files::each(Lines::new(path, plain(path, files::open(path)?.0)?), told, |_, line| take(line))
+                    .map(drop)
             }
-            Self::File => files::each(Lines::open(path)?, told, take),
-            Self::Archive(bytes) => files::each(Lines::new(path, bytes.as_slice()), told, take),
+            Self::File => files::each(Lines::open(path)?, told, |_, line| take(line)).map(drop),
+            Self::Archive(bytes) => {
+                files::each(Lines::new(path, bytes.as_slice()), told, |_, line| take(line)).map(drop)
+            }
             Self::Rows { database, session, keys } => {
                 let row = |connection: &Connection, key| event(connection, session, key);
                 database.step(keys, row, |event| {

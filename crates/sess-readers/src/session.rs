@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
-use crate::{Result, database::Standing, files::Lines};
+use crate::{Result, database::Standing};
 
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub struct Entry {
 }
 
 /// What became of the parts of a session that are no messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Records that could not be read.
     pub bad: u64,
@@ -98,18 +98,10 @@ pub struct Told {
     pub unknown: u64,
     /// The last line was only half there: somebody is writing, or a write was cut short.
     pub is_torn: bool,
-}
-
-impl Told {
-    /// Counts what the lines of a file were at their end: a last one that nobody wrote the rest
-    /// of yet is no damage.
-    pub(crate) fn close<R>(&mut self, is_last_bad: bool, lines: &Lines<R>) {
-        if is_last_bad && lines.is_torn {
-            self.bad -= 1;
-            self.is_torn = true;
-        }
-        self.bad += lines.too_long;
-    }
+    /// What it is called, where all of its file says that and not its ends alone.
+    pub title: Option<String>,
+    /// It goes on where another file ended, and that file is gone.
+    pub lacks_beginning: bool,
 }
 
 /// Makes a session id of another agent's, whatever it is made of.

@@ -217,6 +217,12 @@ pub(crate) fn list(dir: &Path, listing: &mut Listing<'_>) {
     }
 }
 
+/// Returns the session that a snapshot was taken of, to be read from there.
+pub fn session(dir: &Path, source: Source, id: &SessionId) -> Result<Foreign> {
+    let path = Manifest::path(dir, source, id);
+    Ok(Manifest::load(&path)?.foreign(&path))
+}
+
 /// Returns where the manifests of a directory of snapshots are, by source and id.
 pub fn manifests(dir: &Path) -> Result<Vec<(Source, SessionId, PathBuf)>> {
     let mut found = Vec::new();

@@ -433,6 +433,10 @@ pub struct Read {
     /// The most bytes to print, 1000 to 200000
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub max_bytes: i64,
+
+    /// Read the copy that `sess snapshot` took of it, though its agent still has the session
+    #[arg(long)]
+    pub snapshot: bool,
 }
 
 #[derive(Debug, Args)]

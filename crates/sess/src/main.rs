@@ -29,7 +29,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    start_log(cli.verbose);
+    let is_service = matches!(cli.command, Some(Command::Serve(_) | Command::Mcp(_)));
+    start_log(cli.verbose, is_service);
     panics::mask();
     let output = Output::new(cli.json);
     if let Some(Command::Confined(args)) = &cli.command {
@@ -153,7 +154,7 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
     outcome
 }
 
-fn start_log(verbose: u8) {
+fn start_log(verbose: u8, is_service: bool) {
     use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
     let level = match verbose {
@@ -167,10 +168,15 @@ fn start_log(verbose: u8) {
         // What is wrong with a request is said in its answer, not a second time to whoever reads the log.
         filter = filter.add_directive("rmcp=off".parse().expect("a directive"));
     }
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(console::colors_enabled_stderr())
-        .with_target(false)
-        .init();
+        .with_target(false);
+    // Who asked for more, or runs what nobody watches, wants to know when it was.
+    if verbose == 0 && !is_service {
+        log.event_format(output::Notices).init();
+    } else {
+        log.init();
+    }
 }

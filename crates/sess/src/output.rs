@@ -1,7 +1,7 @@
 //! Everything that is printed: data to stdout, talk to stderr.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
     io::{self, Write as _},
     process::ExitCode,
 };
@@ -11,6 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sess_app::Kind;
 use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::{
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    registry::LookupSpan,
+};
 
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
@@ -117,8 +122,7 @@ impl Output {
 
     /// Says what the person should know, and what stops nothing.
     pub fn notice(&self, text: &str) {
-        let label = Style::new().for_stderr().yellow().apply_to("notice:");
-        self.say(&format!("{label} {}", visible(text)));
+        self.say(&notice(text));
     }
 
     /// Prints rows in columns; in a terminal the column `yielding` gives way when they are too wide.
@@ -296,6 +300,31 @@ impl Output {
         // Whoever reads no answer reads no error either.
         let _gone = self.data(&json!({ "error": error }));
     }
+}
+
+/// What is logged, as it is said to a person.
+pub struct Notices;
+
+impl<S, N> FormatEvent<S, N> for Notices
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        writeln!(writer, "{}", notice(&text))
+    }
+}
+
+fn notice(text: &str) -> String {
+    let label = Style::new().for_stderr().yellow().apply_to("notice:");
+    format!("{label} {}", visible(text))
 }
 
 /// Writes a text after `lead`, in lines of `width` columns that begin below each other; words stay whole.

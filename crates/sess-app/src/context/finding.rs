@@ -13,7 +13,7 @@ use sess_core::{
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, common_dir, worktrees};
+use sess_readers::{Foreign, Homes, Problem, Told, common_dir, worktrees};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -98,7 +98,18 @@ pub(super) struct Page {
 impl App {
     /// Names the sessions of other agents, sub-agents' too.
     pub(crate) async fn foreign_sessions(&self, source: Option<Source>) -> Result<Vec<Foreign>> {
-        let Some(homes) = self.settings().homes.clone() else { return Ok(Vec::new()) };
+        match &self.settings().homes {
+            Some(homes) => self.foreign_sessions_in(homes.clone(), source).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Names the sessions of other agents that are kept in these places.
+    pub(crate) async fn foreign_sessions_in(
+        &self,
+        homes: Homes,
+        source: Option<Source>,
+    ) -> Result<Vec<Foreign>> {
         if source == Some(Source::Native) {
             return Ok(Vec::new());
         }
@@ -108,14 +119,13 @@ impl App {
             catalogue.look(&homes, source)
         })
         .await?;
-        // One warning an agent: a thousand broken files are one piece of news.
-        let mut told: HashMap<Source, (String, usize)> = HashMap::new();
-        for problem in look.problems {
-            told.entry(problem.source).or_insert((problem.what, 0)).1 += 1;
-        }
-        for (source, (what, count)) in told {
-            let others = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-            tracing::warn!("a session of {source} was left out: {what}{others}");
+        if let Some(text) = warning(&look.problems) {
+            // What is asked for twice, or every second, is told once.
+            let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+            if *last != text {
+                tracing::warn!("{text}");
+                *last = text;
+            }
         }
         Ok(look.sessions)
     }
@@ -421,17 +431,18 @@ impl App {
             Found::Stored(session) => return Ok(listed(session)),
             Found::Foreign(foreign, stored) => (foreign, stored),
         };
-        let counted = match foreign.num_messages {
-            Some(counted) => Some(counted),
-            None if foreign.place.size_bytes.is_none_or(|size| size <= COUNTED_SIZE_BYTES_MAX) => {
-                count(foreign).await?
-            }
-            None => None,
-        };
+        let is_short = foreign.place.size_bytes.is_none_or(|size| size <= COUNTED_SIZE_BYTES_MAX);
+        let is_counted = foreign.num_messages.is_none() && is_short;
+        let (counted, told) = (if is_counted { count(foreign).await? } else { None }).unzip();
+        let counted = foreign.num_messages.or(counted);
+        let told = told.unwrap_or_default();
+        let is_named = stored.as_ref().is_some_and(|stored| !stored.title.is_empty());
+        let title = told.title.as_deref().filter(|_| !is_named).unwrap_or(found.title());
         Ok(Listed {
-            title: plain(found.title()),
+            title: plain(title),
             num_messages: counted.unwrap_or(1),
             num_messages_is_minimum: counted.is_none(),
+            damaged: told.bad,
             starred: stored.as_ref().is_some_and(|stored| stored.starred),
             updated_at: found.updated_at().to_string(),
             ..listed_foreign(foreign)
@@ -449,7 +460,7 @@ pub(crate) fn first_row(foreign: &Foreign) -> NewSession {
 }
 
 /// Returns another agent's session as a list shows it, without counting its messages.
-pub(crate) fn listed_foreign(foreign: &Foreign) -> Listed {
+fn listed_foreign(foreign: &Foreign) -> Listed {
     Listed {
         id: foreign.reference(),
         title: plain(&foreign.title),
@@ -461,7 +472,20 @@ pub(crate) fn listed_foreign(foreign: &Foreign) -> Listed {
         agent: foreign.source.agent().to_string(),
         cwd: foreign.cwd.clone(),
         num_messages_is_minimum: foreign.num_messages.is_none(),
+        damaged: 0,
     }
+}
+
+/// Says what could not be read, in one sentence: a thousand broken files are one piece of news.
+fn warning(problems: &[Problem]) -> Option<String> {
+    let first = problems.first()?;
+    let mut agents: Vec<&str> = problems.iter().map(|problem| problem.source.as_str()).collect();
+    agents.dedup();
+    let others = match problems.len() - 1 {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    Some(format!("{}: {}{others}", agents.join(", "), first.what))
 }
 
 /// Whether sub-agents' sessions are wanted.
@@ -547,8 +571,8 @@ pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<S
     Ok(both.into_keys().collect())
 }
 
-/// Counts the messages of another agent's session; `None` when it cannot be read.
-async fn count(foreign: &Foreign) -> Result<Option<u64>> {
+/// Counts the messages of another agent's session, and says what else was seen; `None` when it cannot be read.
+async fn count(foreign: &Foreign) -> Result<Option<(u64, Told)>> {
     let foreign = foreign.clone();
     blocking(move || {
         let mut count = 0;
@@ -556,7 +580,7 @@ async fn count(foreign: &Foreign) -> Result<Option<u64>> {
             count += u64::from(!entry.is_rewound && entry.body.role != Role::System);
             ControlFlow::Continue(())
         });
-        read.ok().map(|_| count)
+        read.ok().map(|told| (count, told))
     })
     .await
 }

@@ -49,7 +49,8 @@ fn read(foreign: &Foreign, family: &[Foreign], asked: &Asked) -> Result<Transcri
     let told = reading.session(foreign, "", 0)?;
     let (num_messages, taken_back) = (reading.num_messages, reading.taken_back);
     let reference = foreign.reference();
-    let (title, redacted_title) = masked(asked.title.as_deref().unwrap_or(&foreign.title), asked.redaction);
+    let title = asked.title.as_deref().or(told.title.as_deref()).unwrap_or(&foreign.title);
+    let (title, redacted_title) = masked(title, asked.redaction);
     let heading = Heading { id: &reference, title: &title, created_at: foreign.created_at, num_messages };
     let (window, redacted) = reading.window(&heading)?;
     Ok(Transcript {
@@ -59,6 +60,7 @@ fn read(foreign: &Foreign, family: &[Foreign], asked: &Asked) -> Result<Transcri
         omitted_later: window.later,
         redacted: redacted + redacted_title,
         damaged: told.bad,
+        lacks_beginning: told.lacks_beginning,
         taken_back,
         transcript: window.text,
         title,

@@ -48,6 +48,7 @@ impl Tool for ReadSessionTool {
             without_tools: !args.include_tools.unwrap_or(true),
             max_bytes: args.max_bytes,
             redaction: Redaction::Masked,
+            from_snapshot: false,
         };
         let transcript = app.read_session(caller, &ask).await?;
         Ok((transcript.transcript.clone(), transcript))

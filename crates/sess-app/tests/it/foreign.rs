@@ -357,3 +357,40 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     assert_eq!(ids, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
     assert_eq!(listing.total, 4);
 }
+
+#[tokio::test]
+async fn damage_is_counted_and_all_that_was_read_knows_the_title() {
+    let machine = Machine::of(&["claude-code"]);
+    let path = machine.home.path().join(format!(".claude/projects/-home-dev-acme-api/{CLAUDE}.jsonl"));
+    let content = fs::read_to_string(&path).expect("read");
+    let mut lines: Vec<String> = content.lines().map(str::to_owned).collect();
+    lines.pop();
+    lines.retain(|line| !line.contains("custom-title"));
+    let padding = format!("{{\"type\":\"mode\",\"x\":\"{}\"}}", "x".repeat(300_000));
+    let title = r#"{"type":"custom-title","customTitle":"Named in the middle"}"#;
+    lines.splice(3..3, [padding.clone(), title.to_owned(), "{\"type\":".to_owned(), padding]);
+    fs::write(&path, lines.join("\n") + "\n").expect("written");
+    let listed = machine.list(&ListSessions::default()).await.sessions.remove(0);
+    assert_eq!((listed.title.as_str(), listed.damaged, listed.num_messages), ("Named in the middle", 1, 8));
+    let read = machine.read(CLAUDE).await.expect("read");
+    assert_eq!((read.title.as_str(), read.damaged, read.taken_back), ("Named in the middle", 1, 0));
+    // A hit counts as the list does.
+    let app = &machine.world.app;
+    let hit = app.search(&machine.world.owner(), &words("rotate_key"), |_, _| {}).await.expect("found");
+    let session = &hit.hits[0].session;
+    assert_eq!((session.num_messages, session.num_messages_is_minimum), (8, false), "{session:?}");
+}
+
+#[tokio::test]
+async fn a_handoff_counts_what_it_read_however_long_it_is() {
+    let machine = Machine::of(&["claude-code"]);
+    let path = machine.home.path().join(format!(".claude/projects/-home-dev-acme-api/{CLAUDE}.jsonl"));
+    let content = fs::read_to_string(&path).expect("read");
+    let padding = format!("{{\"type\":\"mode\",\"x\":\"{}\"}}\n", "x".repeat(3 << 20));
+    fs::write(&path, padding + &content).expect("written");
+    let listed = machine.list(&ListSessions::default()).await.sessions.remove(0);
+    assert!(listed.num_messages_is_minimum, "{listed:?}");
+    let app = &machine.world.app;
+    let handoff = app.handoff(&machine.world.owner(), CLAUDE, Redaction::Masked).await.expect("a bundle");
+    assert!(handoff.bundle.contains("(8 messages)"), "{}", handoff.bundle);
+}

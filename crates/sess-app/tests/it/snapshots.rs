@@ -332,3 +332,20 @@ async fn one_at_a_time_and_only_the_owner() {
         app.take_snapshots(&machine.world.owner(), None, |_, _| {}).await.expect_err("busy").to_string();
     assert!(busy.starts_with("another `sess snapshot` is at work"), "{busy}");
 }
+
+#[tokio::test]
+async fn what_an_original_lost_is_read_from_the_snapshot_on_demand() {
+    let machine = Machine::with_long(20);
+    let from = |from_snapshot| {
+        let ask = ReadSession { session_id: LONG.to_owned(), from_snapshot, ..ReadSession::default() };
+        let (app, owner) = (machine.world.app.clone(), machine.world.owner());
+        async move { app.read_session(&owner, &ask).await.map(|read| read.num_messages) }
+    };
+    let none = from(true).await.expect_err("none");
+    assert_eq!(none.to_string(), format!("there is no snapshot of \"{LONG}\"; `sess snapshot` takes one"));
+    machine.take().await;
+    fs::write(machine.long(), (1..=5).map(line).collect::<String>()).expect("cut");
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept.len(), taken.kept[0].lost), (0, 1, 15));
+    assert_eq!((from(false).await.expect("read"), from(true).await.expect("read")), (5, 20));
+}

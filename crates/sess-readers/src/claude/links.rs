@@ -3,17 +3,30 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
+    ops::ControlFlow,
     path::Path,
 };
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Result, files::Lines};
+use crate::{
+    Result, Told,
+    files::{self, Lines},
+};
 
 /// The tree that the records of one file form: a few dozen bytes a record.
 pub(super) struct Links {
-    live: Vec<bool>,
+    /// What is no part of the conversation, by where it begins.
+    left: HashMap<u64, Left>,
+}
+
+/// Why a record is no part of the conversation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    TakenBack,
+    /// It stands in the file before.
+    Repeated,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +53,7 @@ const CHAINED: [&str; 5] = ["\"user\"", "\"assistant\"", "\"attachment\"", "\"sy
 
 /// One record of the tree.
 struct Node {
+    start: u64,
     parent: Option<u32>,
     /// Somebody or the model speaks: where a dead branch begins.
     is_spoken: bool,
@@ -54,40 +68,60 @@ fn name(uuid: &RawValue) -> u64 {
 
 impl Links {
     pub(super) fn of(path: &Path) -> Result<Self> {
-        let mut lines = Lines::open(path)?;
         let mut nodes: Vec<Node> = Vec::new();
         let mut places: HashMap<u64, u32> = HashMap::new();
+        // Records whose parent did not stand before them, and what did.
+        let mut open: Vec<(u32, u64, Option<u32>)> = Vec::new();
+        let mut left = HashMap::new();
         let mut leaf = None;
-        while let Some(line) = lines.next()? {
-            let Ok(link) = serde_json::from_slice::<Link<'_>>(line) else { continue };
+        files::each(Lines::open(path)?, &mut Told::default(), |start, line| {
+            let link = serde_json::from_slice::<Link<'_>>(line).ok()?;
+            let go_on = Some(ControlFlow::Continue(()));
             if let Some(named) = link.leaf_uuid {
                 // Fresh as long as nothing is said after it.
                 leaf = places.get(&name(named)).copied().or(leaf);
             }
-            let Some(uuid) = link.uuid else { continue };
-            let Ok(place) = u32::try_from(nodes.len()) else { break };
+            let Some(uuid) = link.uuid else { return go_on };
+            let Ok(place) = u32::try_from(nodes.len()) else { return Some(ControlFlow::Break(())) };
+            if places.contains_key(&name(uuid)) {
+                left.insert(start, Left::Repeated);
+                return go_on;
+            }
             let by_name = |uuid: &RawValue| places.get(&name(uuid)).copied();
             let is_compaction = link.subtype.is_some_and(|subtype| subtype.get() == "\"compact_boundary\"");
             let parent =
                 link.parent_uuid.and_then(by_name).or_else(|| link.logical_parent_uuid.and_then(by_name));
+            let is_null = |uuid: &&RawValue| uuid.get() == "null";
+            match link.parent_uuid.or(link.logical_parent_uuid).filter(|uuid| !is_null(uuid)) {
+                Some(lost) if parent.is_none() => open.push((place, name(lost), leaf)),
+                _ => {}
+            }
             // Older versions did not say what a compaction follows: it is what was there.
             let parent = if parent.is_none() && is_compaction { place.checked_sub(1) } else { parent };
             let kind = link.kind.map_or("", RawValue::get);
             let is_result = link.message.is_some_and(|message| message.get().contains("\"tool_result\""));
             let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
-            nodes.push(Node { parent, is_spoken });
+            nodes.push(Node { start, parent, is_spoken });
             places.insert(name(uuid), place);
             // A title, say, may have an id too, and hangs on nothing.
             if CHAINED.contains(&kind) {
                 leaf = Some(place);
             }
+            go_on
+        })?;
+        for (place, parent, before) in open {
+            // A parent that no record has was lost: nothing says that what stands before was taken back.
+            nodes[place as usize].parent = places.get(&parent).copied().or(before);
         }
-        Ok(Self { live: live(&nodes, leaf) })
+        let live = live(&nodes, leaf);
+        let taken_back = nodes.iter().zip(live).filter(|(_, is_live)| !is_live);
+        left.extend(taken_back.map(|(node, _)| (node.start, Left::TakenBack)));
+        Ok(Self { left })
     }
 
-    /// Tells whether the record at this place, counted among those with an id, was not taken back.
-    pub(super) fn is_live(&self, place: usize) -> bool {
-        self.live.get(place).copied().unwrap_or(true)
+    /// Tells why the record that begins here is no part of the conversation; nothing when it is one.
+    pub(super) fn left(&self, start: u64) -> Option<Left> {
+        self.left.get(&start).copied()
     }
 }
 

@@ -183,7 +183,7 @@ pub(super) struct Titles {
     ai: Option<String>,
     last_prompt: Option<String>,
     summary: Option<String>,
-    pub first_prompt: Option<String>,
+    first_prompt: Option<String>,
 }
 
 impl Titles {
@@ -195,10 +195,14 @@ impl Titles {
             "ai-title" => self.ai = name(&record.ai_title),
             "last-prompt" => self.last_prompt = name(&record.last_prompt),
             "summary" => self.summary = name(&record.summary),
+            "user" if self.first_prompt.is_none() => {
+                self.first_prompt = super::prompt(record).map(|prompt| json::title(&prompt));
+            }
             _ => {}
         }
     }
 
+    /// Returns what the session is called; empty when nothing says it.
     pub(super) fn best(self) -> String {
         let named = [self.custom, self.ai, self.last_prompt, self.summary, self.first_prompt];
         named.into_iter().flatten().next().unwrap_or_default()

@@ -41,7 +41,8 @@ impl Index {
         if let Some(state) = state.filter(|item| number(&item.name).is_some())
             && let Err(error) = index.add_threads(&state.path)
         {
-            listing.problem(&error.to_string());
+            listing
+                .problem(format!("{error}; sessions are listed without the names and parents that it has"));
         }
         index
     }

@@ -98,30 +98,24 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.title = prompt.unwrap_or_default();
         }
     }
+    if !is_spoken {
+        ends.check(path)?;
+    }
     Ok(is_spoken.then_some(session))
 }
 
 pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
     let mut told = Told::default();
-    let mut lines = Lines::open(&session.place.path)?;
-    let mut is_last_bad = false;
-    while let Some(line) = lines.next()? {
-        let line = serde_json::from_slice::<Line>(line);
-        is_last_bad = line.is_err();
-        let Ok(mut line) = line else {
-            told.bad += 1;
-            continue;
-        };
+    let mut unknown = 0;
+    files::each(Lines::open(&session.place.path)?, &mut told, |_, line| {
+        let mut line = serde_json::from_slice::<Line>(line).ok()?;
         let Some(role) = line.role() else {
-            told.unknown += u64::from(line.kind.as_deref() != Some("turn_ended"));
-            continue;
+            unknown += u64::from(line.kind.as_deref() != Some("turn_ended"));
+            return Some(ControlFlow::Continue(()));
         };
-        if give(role, line.blocks(), session, take).is_break() {
-            break;
-        }
-    }
-    told.close(is_last_bad, &lines);
-    Ok(told)
+        Some(give(role, line.blocks(), session, take))
+    })?;
+    Ok(Told { unknown, ..told })
 }
 
 fn give(role: Role, blocks: Vec<Block>, session: &Foreign, take: &mut Take<'_>) -> ControlFlow<()> {

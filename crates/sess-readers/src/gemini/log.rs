@@ -16,6 +16,7 @@ use super::message;
 use crate::{
     Error, Result, Told,
     files::{self, Lines},
+    json,
 };
 
 /// The messages of a log, in the order in which they were first said; some dozen bytes each.
@@ -48,38 +49,44 @@ struct Record<'a> {
     session_id: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Set<'a> {
     #[serde(borrow)]
     messages: Option<Vec<&'a RawValue>>,
+    summary: Option<String>,
 }
 
 impl Log {
     pub(super) fn of(path: &Path) -> Result<Self> {
-        let mut replay = Replay { log: Self { slots: Vec::new(), told: Told::default() }, live: Vec::new() };
-        let mut lines = Lines::open(path)?;
+        let log = Self { slots: Vec::new(), told: Told::default() };
+        let mut replay = Replay { log, live: Vec::new(), gap: 0 };
         let mut known = HashMap::new();
-        let mut is_last_bad = false;
-        loop {
-            let Some(line) = lines.next()? else { break };
-            let len = line.len();
-            let record = serde_json::from_slice::<Record<'_>>(line);
-            is_last_bad = record.is_err();
+        let mut told = Told::default();
+        files::each(Lines::open(path)?, &mut told, |start, line| {
+            let Ok(record) = serde_json::from_slice::<Record<'_>>(line) else {
+                replay.gap = replay.live.len();
+                return None;
+            };
+            let place = (start, line.len());
             match record {
-                Ok(Record { rewind_to: Some(id), .. }) => replay.rewind(name(&id), &mut known),
-                Ok(Record { set: Some(set), .. }) => {
-                    let set = serde_json::from_str::<Set<'_>>(set.get()).ok().and_then(|set| set.messages);
-                    let set = set.unwrap_or_default().into_iter().map(|it| it.get().to_owned());
-                    replay.checkpoint(&set.collect::<Vec<_>>(), (lines.start, len), &mut known);
+                Record { rewind_to: Some(id), .. } => replay.rewind(name(&id), &mut known),
+                Record { set: Some(set), .. } => {
+                    let set = serde_json::from_str::<Set<'_>>(set.get()).unwrap_or_default();
+                    let summary = set.summary.as_deref().map(json::title).filter(|title| !title.is_empty());
+                    replay.log.told.title = summary.or(replay.log.told.title.take());
+                    let messages = set.messages.unwrap_or_default().into_iter();
+                    let messages: Vec<String> = messages.map(|it| it.get().to_owned()).collect();
+                    replay.checkpoint(&messages, place, &mut known);
                 }
-                Ok(Record { id: Some(id), kind, .. }) => {
-                    replay.message(name(&id), kind.as_deref(), (lines.start, len), None, &mut known);
+                Record { id: Some(id), kind, .. } => {
+                    replay.message(name(&id), kind.as_deref(), place, None, &mut known);
                 }
-                Ok(record) => replay.log.told.unknown += u64::from(record.session_id.is_none()),
-                Err(_) => replay.log.told.bad += 1,
+                record => replay.log.told.unknown += u64::from(record.session_id.is_none()),
             }
-        }
-        replay.log.told.close(is_last_bad, &lines);
+            Some(ControlFlow::Continue(()))
+        })?;
+        replay.log.told.bad += told.bad;
+        replay.log.told.is_torn = told.is_torn;
         Ok(replay.log)
     }
 
@@ -124,6 +131,8 @@ struct Replay {
     log: Log,
     /// The slots that the conversation consists of now, and the ids of their messages.
     live: Vec<(u64, usize)>,
+    /// How many there were before the last record that could not be read.
+    gap: usize,
 }
 
 /// Where the live messages are, by id.
@@ -155,9 +164,11 @@ impl Replay {
         known.insert(id, at);
     }
 
-    /// Takes back a message and all after it; all there are when there is no such message.
+    /// Takes back a message and all after it; all there are when there is no such message, or those after
+    /// the record that could not be read, which may have been it.
     fn rewind(&mut self, id: u64, known: &mut Known) {
-        let from = self.live.iter().position(|(live, _)| *live == id).unwrap_or(0);
+        let from =
+            self.live.iter().position(|(live, _)| *live == id).unwrap_or(self.gap.min(self.live.len()));
         for (id, slot) in self.live.drain(from..) {
             known.remove(&id);
             self.log.slots[slot].is_rewound = true;

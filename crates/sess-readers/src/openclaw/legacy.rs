@@ -131,6 +131,9 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     } else {
         let ends = Ends::of(path, &file, &metadata)?;
         ends.head().chain(ends.tail()).for_each(see);
+        if !is_spoken {
+            ends.check(path)?;
+        }
     }
     Ok(is_spoken.then_some(session))
 }

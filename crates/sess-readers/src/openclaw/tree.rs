@@ -48,8 +48,9 @@ impl Tree {
         let by_name = |id: &str| self.places.get(&name(id)).copied();
         let place = u32::try_from(self.parents.len()).ok()?;
         let parent = link.parent_id.as_str().and_then(by_name);
-        // What starts the context anew goes on from what was there.
-        let follows = matches!(kind, "reset" | "compaction") || link.parent_id == absent();
+        // What starts the context anew goes on from what was there; so does what names an event that
+        // was lost.
+        let follows = matches!(kind, "reset" | "compaction") || !link.parent_id.is_null();
         let parent = if parent.is_none() && follows { self.leaf } else { parent };
         let target = link.target_id.as_deref().and_then(by_name).filter(|_| kind == "leaf");
         self.parents.push(parent);

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use sess_readers::Foreign;
 
-use crate::homes::{list, words};
+use crate::homes::{list, told, words};
 
 const ID: &str = "00000000-0000-4000-8000-00000000000a";
 
@@ -58,4 +58,102 @@ fn a_session_is_archived_until_somebody_goes_on_with_it() {
     assert!(!is_archived(r#"{"archived":true,"at":"2026-11-10T11:59:59Z","by":"sdk"}"#));
     assert!(!is_archived(r#"{"archived":true}"#));
     assert!(!is_archived("{"));
+}
+
+/// Returns a prompt or a reply, a minute after the other.
+fn said(id: u32, parent: Option<&str>, kind: &str, text: &str) -> Value {
+    json!({
+        "type": kind, "uuid": format!("u{id}"), "parentUuid": parent, "sessionId": ID,
+        "timestamp": format!("2026-11-10T12:{id:02}:00Z"), "message": {"role": kind, "content": text},
+    })
+}
+
+fn path(home: &Path) -> std::path::PathBuf {
+    home.join(".claude/projects/-first").join(format!("{ID}.jsonl"))
+}
+
+#[test]
+fn a_record_that_cannot_be_read_takes_nothing_back() {
+    let chain = [
+        said(2, Some("u1"), "assistant", "a"),
+        said(3, Some("u2"), "user", "b"),
+        said(4, Some("u3"), "assistant", "c"),
+    ];
+    for bad in [&b"{\"type\":\"assistant\",\"uuid\":\"u2\",\"par"[..], b"{\"uuid\":\"u2\",\"type\":\"\xff\"}"]
+    {
+        let home = home(&chain);
+        let content = fs::read(path(home.path())).expect("read");
+        let mut lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
+        lines[1] = bad;
+        fs::write(path(home.path()), lines.join(&b'\n')).expect("written");
+        let session = listed(home.path());
+        assert_eq!(words(&session), "Hello b c");
+        assert_eq!(told(&session).1.bad, 1);
+    }
+}
+
+#[test]
+fn what_follows_a_lost_record_goes_on_where_the_conversation_was() {
+    let home = home(&[
+        said(2, Some("u1"), "assistant", "a"),
+        said(3, Some("u2"), "user", "taken back"),
+        said(4, Some("u2"), "user", "instead"),
+        said(6, Some("u5"), "user", "after"),
+    ]);
+    assert_eq!(words(&listed(home.path())), "Hello a (taken back) instead after");
+}
+
+#[test]
+fn a_parent_may_stand_behind_its_child() {
+    let home = home(&[said(3, Some("u2"), "user", "b"), said(2, Some("u1"), "assistant", "a")]);
+    let later = said(4, Some("u3"), "assistant", "c");
+    let content = fs::read_to_string(path(home.path())).expect("read");
+    fs::write(path(home.path()), format!("{content}{later}\n")).expect("written");
+    assert_eq!(words(&listed(home.path())), "Hello b a c");
+}
+
+#[test]
+fn a_record_that_stands_twice_in_a_file_is_one() {
+    let home = home(&[said(2, Some("u1"), "assistant", "a"), said(3, Some("u2"), "user", "b")]);
+    let content = fs::read_to_string(path(home.path())).expect("read");
+    fs::write(path(home.path()), content.repeat(2)).expect("written");
+    assert_eq!(words(&listed(home.path())), "Hello a b");
+}
+
+#[test]
+fn all_of_a_file_knows_the_title_that_its_ends_do_not() {
+    let filler = |from: u32| (from..from + 30).map(|id| said(id, None, "system", &"x".repeat(9_000)));
+    let title = json!({"type": "custom-title", "sessionId": ID, "customTitle": "Named"});
+    let more: Vec<Value> = filler(2).chain([title]).chain(filler(32)).collect();
+    let home = home(&more);
+    let session = listed(home.path());
+    assert_eq!((session.title.as_str(), told(&session).1.title.as_deref()), ("Hello", Some("Named")));
+}
+
+#[test]
+fn a_session_began_before_it_ended_whatever_the_order_of_its_records() {
+    let home = home(&[said(30, Some("u1"), "user", "late"), said(2, Some("u1"), "assistant", "early")]);
+    let content = fs::read_to_string(path(home.path())).expect("read");
+    let (first, rest) = content.split_once('\n').expect("lines");
+    fs::write(path(home.path()), format!("{rest}{first}\n")).expect("written");
+    let session = listed(home.path());
+    let times = (session.created_at.map(|at| at.to_string()), session.updated_at.to_string());
+    assert_eq!(times, (Some("2026-11-10T12:00:00Z".to_owned()), "2026-11-10T12:30:00Z".to_owned()));
+}
+
+#[test]
+fn a_long_line_at_its_beginning_does_not_hide_when_a_session_began() {
+    let home = home(&[]);
+    let content = fs::read_to_string(path(home.path())).expect("read");
+    let long = json!({"type": "file-history-snapshot", "snapshot": "x".repeat(3 << 20)});
+    let more: String =
+        (1..60).map(|id| format!("{}\n", said(id, None, "system", &"y".repeat(2_000)))).collect();
+    for lines in
+        [format!("{long}\n{content}{more}"), format!("{{\"type\":\"mode\"}}\n{long}\n{content}{more}")]
+    {
+        fs::write(path(home.path()), lines).expect("written");
+        let session = listed(home.path());
+        let began = session.created_at.map(|at| at.to_string());
+        assert_eq!((began.as_deref(), session.title.as_str()), (Some("2026-11-10T12:00:00Z"), "Hello"));
+    }
 }

@@ -96,6 +96,39 @@ fn a_base_that_is_gone_or_leads_back_costs_only_what_was_in_it() {
     rollout(temp.path(), "sessions", C, 9, &[meta(C, &to("gone")), ask("c1")]);
     assert_eq!(read(temp.path(), A), "a1");
     assert_eq!(read(temp.path(), C), "c1");
+    let lacks = |id: &str| {
+        let (sessions, _) = list(temp.path());
+        told(sessions.iter().find(|session| session.id.as_str() == id).expect("listed")).1.lacks_beginning
+    };
+    assert!(lacks(C) && !lacks(A));
+}
+
+#[test]
+fn threads_that_started_each_other_are_sessions_of_their_own() {
+    let temp = home();
+    let by = |id: &str| json!({"parent_thread_id": id, "agent_nickname": "Kepler"});
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &by(B)), ask("a1")]);
+    rollout(temp.path(), "sessions", B, 0, &[meta(B, &by(A)), ask("b1")]);
+    rollout(temp.path(), "sessions", C, 0, &[meta(C, &by(A)), ask("c1")]);
+    let (sessions, problems) = list(temp.path());
+    assert!(problems.is_empty(), "{problems:?}");
+    for session in &sessions {
+        let is_top = session.parent.is_none() && session.name.is_none();
+        assert_eq!(is_top, session.id.as_str() != C, "{session:?}");
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_read_costs_what_it_knows_and_no_session() {
+    let temp = home();
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("a1")]);
+    fs::write(temp.path().join(".codex/state_5.sqlite"), "not a database").expect("written");
+    let (sessions, problems) = list(temp.path());
+    assert_eq!((sessions.len(), problems.len()), (1, 1));
+    assert!(
+        problems[0].ends_with("sessions are listed without the names and parents that it has"),
+        "{problems:?}"
+    );
 }
 
 #[test]

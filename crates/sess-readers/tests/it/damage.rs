@@ -139,6 +139,45 @@ fn an_empty_file_and_one_with_only_a_header_are_no_sessions() {
 }
 
 #[test]
+fn a_file_of_which_nothing_can_be_read_is_left_out_and_told_of() {
+    let openclaw = Case { agent: "openclaw", path: ".openclaw/agents/main/sessions/bad.jsonl", id: "bad" };
+    let home = copy(openclaw.agent);
+    fs::create_dir_all(home.path().join(openclaw.path).parent().expect("a directory")).expect("made");
+    let others = ids(home.path());
+    let garbage = [&b"\0\x01\xff\n\x80not json\n{\n"[..], b"\xff\xfe"];
+    let check = |home: &Path, path: &str, others: &[String]| {
+        for content in garbage {
+            fs::write(home.join(path), content).expect("written");
+            let (_, problems) = list(home);
+            assert_eq!((&ids(home)[..], problems.len()), (others, 1), "{path}: {problems:?}");
+            assert!(
+                problems[0].ends_with("no line of it is a record; what is in it is left out"),
+                "{problems:?}"
+            );
+        }
+        // Somebody begins to write it.
+        fs::write(home.join(path), "{\"type\":").expect("written");
+        assert_eq!(list(home).1, Vec::<String>::new(), "{path}");
+    };
+    check(home.path(), openclaw.path, &others);
+    for case in &LINES {
+        let copy = case.copy();
+        check(copy.home.path(), case.path, &copy.others);
+    }
+}
+
+#[test]
+fn a_clock_that_was_wrong_does_not_keep_a_session_first() {
+    for case in LINES.iter().filter(|case| case.agent != "cursor") {
+        let copy = case.copy();
+        let text = String::from_utf8(copy.content.clone()).expect("text").replace("2026-", "2999-");
+        let session = copy.write(text.as_bytes()).expect("listed");
+        let changed_at = session.changed_at().expect("a time");
+        assert_eq!((session.updated_at, session.created_at), (changed_at, None), "{}", case.agent);
+    }
+}
+
+#[test]
 fn a_torn_end_is_told_and_costs_only_itself() {
     for case in &LINES {
         let copy = case.copy();

@@ -218,6 +218,12 @@ fn a_database_that_cannot_be_read_costs_itself_and_is_told_of() {
             fs::rename(path, &elsewhere).expect("moved");
             symlink(elsewhere, path).expect("linked");
         });
+        let home = copy(agent);
+        let target = home.path().join(path);
+        fs::rename(&target, home.path().join("elsewhere")).expect("moved");
+        symlink(home.path().join("elsewhere"), &target).expect("linked");
+        let problems = list(home.path()).1;
+        assert!(problems[0].contains("it is a link, and links are not followed"), "{problems:?}");
     }
 }
 
@@ -322,10 +328,16 @@ fn missing_and_future_times_and_parents_in_a_circle_are_borne() {
         assert!(!text.contains("problem"), "{agent}: {text}");
     };
     let future = "253402207200000";
-    check("opencode", &format!("UPDATE session SET time_updated = {future}"), "updated: 9999-");
+    let wrong = changed("opencode", &format!("UPDATE session SET time_updated = {future}"));
+    assert!(wrong.contains("updated: 2") && !wrong.contains("updated: 9999-"), "{wrong}");
     check("opencode", "UPDATE session SET time_updated = 'soon', time_created = ''", "updated: 1970-");
     check("opencode", "UPDATE message SET time_created = 9e99; UPDATE part SET data = data", "## assistant");
-    check("opencode", "UPDATE session SET parent_id = id", "parent: ses_17cdba9cfffeC5A6FQLkMAFYtM");
+    // What is said to have started itself is a session like others.
+    let check_top = |agent: &str, sql: &str| {
+        let text = changed(agent, sql);
+        assert!(text.contains("=== ") && !text.contains("parent: "), "{agent}: {text}");
+    };
+    check_top("opencode", "UPDATE session SET parent_id = id");
     check(
         "goose",
         "UPDATE sessions SET updated_at = NULL, created_at = '2026-11-12T08:00:00'",
@@ -337,8 +349,8 @@ fn missing_and_future_times_and_parents_in_a_circle_are_borne() {
         "UPDATE sessions SET created_at = '2026-11-09 18:00:00.5 +0200 CEST m=+0.1'",
         "created: 2026-11-09T16:00:00.500Z",
     );
-    check("docker-agent", "UPDATE sessions SET parent_id = id, created_at = NULL", "parent: 3a1f9c52");
-    check("openclaw", "UPDATE session_nodes SET spawned_by = session_key, label = 'me'", "parent: a1b2c3d4");
+    check_top("docker-agent", "UPDATE sessions SET parent_id = id, created_at = NULL");
+    check_top("openclaw", "UPDATE session_nodes SET spawned_by = session_key, label = 'me'");
     check(
         "openclaw",
         "UPDATE transcript_events SET event_json = replace(event_json, '\"parentId\": null', '\"parentId\": \"e6\"')",

@@ -53,6 +53,9 @@ fn what_was_taken_back_is_told_as_such() {
     assert_eq!(read(&[ask("1"), say("2"), ask("3"), say("4"), to("3"), ask("5")]), "1 2 (3) (4) 5");
     assert_eq!(read(&[ask("1"), say("2"), to("gone"), ask("3")]), "(1) (2) 3");
     assert_eq!(read(&[ask("1"), to("1"), ask("1")]), "(1) 1");
+    // A message that cannot be read may be the one that is meant.
+    let lost = json!(7);
+    assert_eq!(read(&[ask("1"), say("2"), lost, say("4"), to("3"), ask("5")]), "1 2 (4) 5");
 }
 
 #[test]

@@ -130,7 +130,13 @@ pub fn messages(session: &Foreign) -> String {
         ControlFlow::Continue(())
     });
     match told {
-        Ok(told) => text + &format!("--- {told:?}\n\n"),
+        Ok(told) => {
+            if let Some(title) = told.title.filter(|title| *title != session.title) {
+                text += &format!("--- it is called {title}\n");
+            }
+            let (bad, unknown, is_torn) = (told.bad, told.unknown, told.is_torn);
+            text + &format!("--- Told {{ bad: {bad}, unknown: {unknown}, is_torn: {is_torn} }}\n\n")
+        }
         Err(error) => text + &format!("--- {error}\n\n"),
     }
 }

@@ -53,6 +53,8 @@ fn what_is_beside_the_active_branch_is_told_as_rewound() {
     // A reset goes on from what was there.
     let after = r#"{"type":"message","id":"e8","parentId":"r1","message":{"role":"user","content":"fresh"}}"#;
     check(&[r#"{"type":"reset","id":"r1","parentId":null}"#, after], &[]);
+    // One whose parent was lost, too.
+    check(&[after], &[]);
     check(&[r#"{"type":"custom_message","id":"c1","parentId":"e6","content":"note","display":false}"#], &[]);
 }
 

@@ -40,6 +40,15 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     }
     let is_whole = !is_filtered && !ask.include_archived;
     table(output, &listing, if is_whole { Refs::Relative } else { Refs::None })?;
+    let damaged: Vec<&Listed> = listing.sessions.iter().filter(|session| session.damaged > 0).collect();
+    if let Some(first) = damaged.first() {
+        let others =
+            if damaged.len() > 1 { format!(" (and {} more)", damaged.len() - 1) } else { String::new() };
+        output.notice(&format!(
+            "{} has {} record(s) that cannot be read{others}; the rest can",
+            first.id, first.damaged
+        ));
+    }
     let shown = listing.sessions.len() as u64;
     if shown < listing.total {
         let more = if listing.total_is_minimum { "more than " } else { "" };
@@ -80,7 +89,7 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
             reference(index),
             beginning(&session.id, id_len).to_owned(),
             format!("{}{}", if session.starred { "★ " } else { "" }, title(session)),
-            session.num_messages.to_string(),
+            format!("{}{}", session.num_messages, if session.num_messages_is_minimum { "+" } else { "" }),
             updated,
             session.agent.clone(),
         ]

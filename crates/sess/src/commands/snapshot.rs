@@ -35,7 +35,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Snapshot) -> any
     for kept in &taken.kept {
         let entries = if kept.lost == 1 { "entry" } else { "entries" };
         output.notice(&format!(
-            "{}: its original lacks {} {entries} that the snapshot keeps",
+            "{0}: its original lacks {1} {entries} that the snapshot keeps; `sess read {0} --snapshot` shows them",
             kept.id, kept.lost
         ));
     }
@@ -55,10 +55,14 @@ fn summary(taken: &Snapshots) -> String {
     if taken.looked_at == 0 {
         return "no sessions of other agents were found; nothing was copied".to_owned();
     }
-    let grown = taken.grown + taken.kept.len() as u64;
+    let kept = match taken.kept.len() {
+        0 => String::new(),
+        kept => format!(", {kept} fuller than the original"),
+    };
     format!(
-        "{} new, {grown} grown, {} unchanged; {} written, {} snapshots in {}",
+        "{} new, {} grown, {} unchanged{kept}; {} written, {} snapshots in {}",
         taken.new,
+        taken.grown,
         taken.unchanged,
         HumanBytes(taken.written_bytes),
         taken.left.snapshots,

@@ -97,3 +97,30 @@ fn doctor_says_who_deletes_what_and_when_and_whether_a_snapshot_has_it() {
     assert!(check(&world, "claude").to_string().contains("1 more in snapshots alone"), "{said}");
     assert_eq!(check(&world, "codex"), Value::Null, "it was not used here");
 }
+
+#[test]
+fn what_cannot_be_read_is_a_notice_and_said_once() {
+    let world = world(1);
+    world.ok(["snapshot"]);
+    let project = world.path(".claude/projects/-w");
+    let path = project.join(format!("{ID}.jsonl"));
+    let content = fs::read_to_string(&path).expect("read");
+    fs::write(&path, format!("{content}{{\"torn\n{}", content.replace("u1", "u2"))).expect("written");
+    for command in [&["list"][..], &["read", ID]] {
+        let said = world.run(command.iter().copied());
+        assert_eq!(said.stderr.matches("cannot be read").count(), 1, "{said:?}");
+        assert!(said.code == 0 && said.stderr.starts_with("notice: "), "{said:?}");
+    }
+    let garbage = project.join("00000000-0000-4000-8000-00000000000b.jsonl");
+    fs::write(&garbage, "not\njson\n").expect("written");
+    let said = world.run(["search", "rotate"]);
+    let expected = format!(
+        "notice: claude: {} is not in a format that is known here: no line of it is a record; what is in it is left out\n",
+        garbage.display()
+    );
+    assert_eq!(said.stderr, expected, "{said:?}");
+    fs::remove_file(garbage).expect("removed");
+    fs::write(world.data().join("snapshots/claude").join(format!("{ID}.json")), "{").expect("damaged");
+    let said = world.run(["snapshot", "list"]);
+    assert_eq!(said.stderr.matches(".json is not in a format").count(), 1, "{said:?}");
+}
