@@ -154,17 +154,20 @@ impl App {
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<Found> {
         let query = if ask.is_expression { None } else { Some(parse(&ask.text)?) };
-        let matcher = match &query {
+        let redaction = context::allowed(caller, ask.redaction);
+        let mut matcher = match &query {
             None => expression(&ask.text)?,
             Some(query) => words(query),
         };
+        if redaction == Redaction::Masked {
+            matcher.in_masked();
+        }
         let cursor: Cursor = ask.before.as_deref().map(str::parse).transpose()?.unwrap_or_default();
         let limit = match ask.limit {
             Some(limit @ 1..) => usize::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX),
             Some(_) | None => SEARCH_LEN,
         };
         self.home()?;
-        let redaction = context::allowed(caller, ask.redaction);
         let scope = self.visible(caller).await?;
         let matcher = Arc::new(matcher);
         let dirs = self.dirs(ask.scope)?;
@@ -205,6 +208,10 @@ impl App {
             query.agent = Some(agent.clone());
         }
         query.source = seek.ask.source;
+        if seek.redaction == Redaction::Masked {
+            // The index knows the secrets: that a word is not among them is nothing it may tell.
+            query.terms.retain(|term| term.matching != Matching::Absent);
+        }
         let store = self.store()?;
         let (mut hits, mut before) = (Vec::new(), seek.cursor.position);
         loop {
@@ -214,8 +221,9 @@ impl App {
             for hit in found {
                 if self.is_sought(seek, &hit.session).await?
                     && let Ok(body) = hit.message.parse()
+                    && let Some(text) = seek.indexed(&body)
                 {
-                    hits.push(seek.hit(&hit.session, &hit.message, &body));
+                    hits.push(seek.hit(&hit.session, &hit.message, &body, &text));
                 }
             }
             if is_last || hits.len() >= seek.limit {
@@ -258,8 +266,12 @@ impl App {
                     for message in &page.messages {
                         let is_older = seek.cursor.position.is_none_or(|before| message.position < before);
                         let Ok(body) = message.parse() else { continue };
-                        if is_older && seek.matcher.find(&body.plain_text()).is_some() {
-                            hits.push(seek.hit(&session, message, &body));
+                        if !is_older {
+                            continue;
+                        }
+                        let text = seek.matcher.seen(body.plain_text());
+                        if seek.matcher.find(&text).is_some() {
+                            hits.push(seek.hit(&session, message, &body, &text));
                         }
                     }
                     span = Span::Before(oldest);
@@ -340,7 +352,17 @@ struct Seek<'a> {
 }
 
 impl Seek<'_> {
-    fn hit(&self, session: &Session, message: &StoredMessage, body: &Body) -> Placed {
+    /// Returns the text of a message that the index found, unless only what is hidden in it was found.
+    fn indexed(&self, body: &Body) -> Option<String> {
+        let plain = body.plain_text();
+        let text = self.matcher.seen(plain.clone());
+        // The index takes words as alike that the matcher does not: accents are nothing to it.
+        let is_found =
+            if text == plain { self.matcher.is_without(&text) } else { self.matcher.find(&text).is_some() };
+        is_found.then_some(text)
+    }
+
+    fn hit(&self, session: &Session, message: &StoredMessage, body: &Body, text: &str) -> Placed {
         let hit = SearchHit {
             session: context::listed(session),
             message_id: message.id.to_string(),
@@ -348,16 +370,16 @@ impl Seek<'_> {
             spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
             role: body.role,
             timestamp: body.timestamp.to_string(),
-            snippet: self.snippet(&body.plain_text()),
+            snippet: self.snippet(text),
         };
         Placed { hit, position: Some(message.position) }
     }
 
+    /// Cuts a text, as it is searched, to the part around what was found.
     fn snippet(&self, text: &str) -> String {
-        let (plain, _) = context::masked(text, self.redaction);
-        // Masking moves what was found; where it hid it, the beginning is shown.
-        let found = self.matcher.find(&plain).map_or(0, |found| found.start);
-        snippet(&plain, found)
+        // The index may have found a word with other accents; then the beginning is shown.
+        let found = self.matcher.find(text).map_or(0, |found| found.start);
+        snippet(text, found)
     }
 }
 

@@ -146,18 +146,25 @@ impl App {
             // What is in both is listed once.
             filter.except.extend(join(&*self.store()?, &mut found).await?);
         }
-        let query = ask.query.as_deref().map(str::to_lowercase);
-        found.retain(|found| {
-            (ask.include_archived || !found.is_archived())
-                && query.as_ref().is_none_or(|query| found.title().to_lowercase().contains(query))
-        });
-        let mut total = found.len() as u64;
+        found.retain(|found| ask.include_archived || !found.is_archived());
+        let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
+        let mut total = 0;
         if self.has_store() {
             let store = self.store()?;
-            let stored = first_readable(&*store, &filter, limit).await?;
+            // The store compares titles as they are: all that it finds are looked at again below.
+            let enough = if query.is_some() { usize::try_from(most).unwrap_or(usize::MAX) } else { limit };
+            let stored = first_readable(&*store, &filter, enough).await?;
+            total = match query {
+                Some(_) => 0,
+                None => store.count_sessions(&filter, most).await?.saturating_sub(stored.len() as u64),
+            };
             found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
-            total = total.saturating_add(store.count_sessions(&filter, most).await?);
         }
+        if let Some(query) = query {
+            // Titles are shown masked, and what a mask hides is not there to be found.
+            found.retain(|found| plain(found.title()).to_lowercase().contains(&query));
+        }
+        total = total.saturating_add(found.len() as u64);
         found.sort_by(|a, b| {
             b.updated_at()
                 .cmp(&a.updated_at())

@@ -278,6 +278,25 @@ async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
 }
 
 #[tokio::test]
+async fn what_a_mask_hides_in_another_agents_session_is_not_found() {
+    let machine = Machine::of(&["claude-code"]);
+    let file = machine.home.path().join(".claude/projects/-x");
+    fs::create_dir_all(&file).expect("made");
+    let line = r#"{"type":"user","uuid":"u1","sessionId":"c1","timestamp":"2026-11-12T00:00:00Z","cwd":"/x","message":{"role":"user","content":"STAGING_KEY=sk-test-qwertyuiopasdfghjklzxcvbnm123456 is the key"}}"#;
+    fs::write(file.join("c1.jsonl"), line).expect("written");
+    let found = async |text: &str, redaction| {
+        let ask = SearchMessages { is_expression: true, redaction, ..words(text) };
+        machine.found(ask).await.len()
+    };
+    assert_eq!(found("STAGING_KEY=sk-test-[n-z]", Redaction::None).await, 1);
+    assert_eq!(found("STAGING_KEY=sk-test-[n-z]", Redaction::Masked).await, 0);
+    assert_eq!(found("STAGING_KEY=.* is the", Redaction::Masked).await, 1);
+    let word = |redaction| SearchMessages { redaction, ..words("qwertyuiop*") };
+    assert_eq!(machine.found(word(Redaction::None)).await.len(), 1);
+    assert_eq!(machine.found(word(Redaction::Masked)).await.len(), 0);
+}
+
+#[tokio::test]
 async fn pages_of_a_search_go_on_where_the_last_one_ended() {
     let machine = Machine::of(&ALL);
     for n in 0..5 {
