@@ -43,11 +43,26 @@ pub struct SearchMessages {
     pub text: String,
     pub is_expression: bool,
     pub scope: Scope,
-    pub source: Option<Source>,
+    /// Only sessions that come from these; from everywhere when empty.
+    pub sources: Vec<Source>,
     pub limit: Option<i64>,
     /// The cursor of an earlier search.
     pub before: Option<String>,
     pub redaction: Redaction,
+}
+
+impl SearchMessages {
+    /// Returns the source that all of it comes from, if there is but one.
+    fn only_source(&self) -> Option<Source> {
+        match self.sources[..] {
+            [source] => Some(source),
+            _ => None,
+        }
+    }
+
+    fn is_from(&self, source: Source) -> bool {
+        self.sources.is_empty() || self.sources.contains(&source)
+    }
 }
 
 /// What was found, newest first.
@@ -65,7 +80,7 @@ pub struct SearchHit {
     pub session: Listed,
     /// Give this to `read_session` as `around`.
     pub message_id: String,
-    /// Its place among the messages of its session.
+    /// Its place in the transcript, with what is no message and what was taken back.
     pub seq: u64,
     #[serde(skip)]
     pub spot: Spot,
@@ -76,12 +91,10 @@ pub struct SearchHit {
     pub snippet: String,
 }
 
-/// Where a message stands, for doors that open its session there.
+/// Which session a message stands in and since when, for doors that say it in other words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     pub key: SessionKey,
-    /// As pages of the transcript count: with what is no message, and with what was taken back.
-    pub seq: u64,
     pub at: Timestamp,
 }
 
@@ -207,7 +220,7 @@ impl App {
         if let policy::Scope::Agent(agent) = &seek.scope {
             query.agent = Some(agent.clone());
         }
-        query.source = seek.ask.source;
+        query.source = seek.ask.only_source();
         if seek.redaction == Redaction::Masked {
             // The index knows the secrets: that a word is not among them is nothing it may tell.
             query.terms.retain(|term| term.matching != Matching::Absent);
@@ -235,7 +248,7 @@ impl App {
     /// Tries an expression on every message of the store, the newest sessions first.
     async fn search_messages(&self, seek: &Seek<'_>) -> Result<Vec<Placed>> {
         let store = self.store()?;
-        let filter = SessionFilter { source: seek.ask.source, ..SessionFilter::default() };
+        let filter = SessionFilter { source: seek.ask.only_source(), ..SessionFilter::default() };
         let mut hits: Vec<Placed> = Vec::new();
         let mut seen = 0;
         loop {
@@ -288,10 +301,12 @@ impl App {
         seek: &Seek<'_>,
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<(Vec<Placed>, bool)> {
-        let list = ListSessions { scope: seek.ask.scope, source: seek.ask.source, ..ListSessions::default() };
-        let sessions: Arc<Vec<Foreign>> = Arc::new(
-            self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?,
-        );
+        let list =
+            ListSessions { scope: seek.ask.scope, source: seek.ask.only_source(), ..ListSessions::default() };
+        let mut sessions =
+            self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?;
+        sessions.retain(|foreign| seek.ask.is_from(foreign.source));
+        let sessions: Arc<Vec<Foreign>> = Arc::new(sessions);
         let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
         let stop = Stop::default();
         let flag = stop.flag();
@@ -320,7 +335,7 @@ impl App {
                 session: context::listed_foreign(session),
                 message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
                 seq: hit.seq,
-                spot: Spot { key: session.key(), seq: hit.place, at: hit.at },
+                spot: Spot { key: session.key(), at: hit.at },
                 role: hit.role,
                 timestamp: hit.at.to_string(),
                 snippet: seek.snippet(&hit.text),
@@ -334,7 +349,7 @@ impl App {
     async fn is_sought(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
         let is_below = |cwd: &str| seek.dirs.iter().any(|dir| Path::new(cwd).starts_with(dir));
         let is_there = seek.dirs.is_empty() || session.cwd.as_deref().is_some_and(is_below);
-        Ok(is_there && self.is_inside(&seek.scope, session).await?)
+        Ok(is_there && seek.ask.is_from(session.source) && self.is_inside(&seek.scope, session).await?)
     }
 }
 
@@ -367,7 +382,7 @@ impl Seek<'_> {
             session: context::listed(session),
             message_id: message.id.to_string(),
             seq: message.seq,
-            spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
+            spot: Spot { key: session.key.clone(), at: body.timestamp },
             role: body.role,
             timestamp: body.timestamp.to_string(),
             snippet: self.snippet(text),
@@ -423,7 +438,15 @@ fn expression(text: &str) -> Result<Matcher> {
     if text.is_empty() {
         return Err(Error::Invalid("give an expression to search for".to_owned()));
     }
-    matcher.expression(text).map_err(|error| Error::Invalid(error.to_string()))?;
+    matcher.expression(text).map_err(|error| {
+        // The last line of what the parser says is the reason; the ones before draw where it stands.
+        let said = error.to_string();
+        let reason = said.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
+        Error::Invalid(format!(
+            "{text:?} is no regular expression: {reason}; put a \\ before a sign that stands for itself, or search \
+             for words"
+        ))
+    })?;
     Ok(matcher)
 }
 

@@ -211,10 +211,8 @@ pub struct Hit {
     pub session: usize,
     /// Its agent's id of it, where it has one.
     pub message_id: Option<String>,
-    /// Its place among the messages of its session, from 1.
-    pub seq: u64,
     /// Its place among everything that was handed over, from 1.
-    pub place: u64,
+    pub seq: u64,
     pub role: Role,
     pub at: Timestamp,
     /// As it was searched.
@@ -317,16 +315,15 @@ impl Task<'_> {
             Ok(true) => {}
             Err(error) => return self.problem(number, &error),
         }
-        let (mut seq, mut place) = (0, 0);
+        let mut seq = 0;
         let told = read(session, &mut |entry| {
-            place += 1;
+            seq += 1;
             if let Some(text) = said(&entry) {
-                seq += 1;
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 let text = self.matcher.seen(text);
                 if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
-                    self.add(Hit { session: number, message_id, seq, place, role, at, text, found });
+                    self.add(Hit { session: number, message_id, seq, role, at, text, found });
                 }
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
