@@ -6,7 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 use sess_core::{
     AgentId, SessionId, SessionKey, Source,
-    identity::{Claim, Evidence, Identity, MCP_SESSION_ID, Signals, identify, is_agent, noting_host},
+    identity::{
+        Claim, Evidence, Identity, MCP_SESSION_ID, Signals, THREAD_ID, identify, is_agent, marked_host,
+        noting_host,
+    },
     policy::{Confinement, Scope, Standing, Viewer, context_scope},
     run::Run,
     sandbox::SessionTools,
@@ -37,6 +40,10 @@ pub struct Caller {
     pub run: Option<Box<Run>>,
     /// The name the client gave itself.
     pub client: Option<String>,
+    /// The kind of agent that calls, where nothing says which of its sessions does.
+    pub host: Option<Source>,
+    /// The topmost session above the calling one, where the call names it.
+    pub root: Option<(Source, SessionId)>,
     /// Cancelled when nobody waits for the answer any longer.
     pub gone: CancellationToken,
 }
@@ -74,15 +81,18 @@ impl App {
         {
             identity.session = Claim::Key(SessionKey::main(&configured.entry()));
         }
+        let told = vendor(signals.client_name.as_deref().unwrap_or_default());
+        let is_thread = identity.evidence == Evidence::CallMeta(THREAD_ID);
+        let root = signals.root_id.as_deref().filter(|_| is_thread).and_then(|id| id.parse().ok());
         // A connection's id says nothing about whose it is; the client's name may.
         let is_connection = identity.evidence == Evidence::CallMeta(MCP_SESSION_ID);
         let agent = match &identity.session {
             Claim::Id(_, source) if !is_connection => source.agent(),
             Claim::Id(..) | Claim::Key(_) | Claim::Own | Claim::Invalid(_) => {
-                vendor(signals.client_name.as_deref().unwrap_or_default())
-                    .map_or_else(AgentId::main, Source::agent)
+                told.map_or_else(AgentId::main, Source::agent)
             }
         };
+        let is_named = identity.evidence.names_caller();
         Caller {
             identity,
             standing: Standing::Agent,
@@ -92,6 +102,8 @@ impl App {
             only: None,
             run: None,
             client: signals.client_name.clone(),
+            host: told.or_else(|| marked_host(signals)).filter(|_| !is_named),
+            root: root.map(|id| (Source::Codex, id)),
             gone: CancellationToken::new(),
         }
     }

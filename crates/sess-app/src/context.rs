@@ -15,7 +15,7 @@ use sess_core::{
 };
 use sess_store::Store;
 
-pub(crate) use self::finding::{Children, Found, first_row, is_visible, join};
+pub(crate) use self::finding::{Children, Found, first_row, is_visible, join, keep_named};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 
@@ -237,6 +237,13 @@ impl App {
         if caller.standing == Standing::Owner {
             return Err(Error::Invalid("only an agent has a current session; use read_session".to_owned()));
         }
+        if !caller.identity.evidence.names_caller() && caller.run.is_none() {
+            return Err(Error::NotFound(
+                "which session calls is not known, so what was compacted in it cannot be told; have this server \
+                 started as `sess mcp --session <source>:<id>`, or find an earlier session with list_sessions"
+                    .to_owned(),
+            ));
+        }
         let own = self.named_session(caller).await?;
         let kept = self.foreign_sessions(Some(own.source)).await?;
         if let Some(foreign) = kept.into_iter().find(|foreign| foreign.id == own.id) {
@@ -251,7 +258,13 @@ impl App {
         }
         let not_compacted =
             || Error::NotFound("this session was not compacted: all of it is in front of you".to_owned());
-        let session = self.stored_session(&own.id).await?.ok_or_else(not_compacted)?;
+        let session = self.stored_session(&own.id).await?.ok_or_else(|| {
+            Error::NotFound(format!(
+                "nothing of this session ({}:{}) is kept where it is looked for, so what was compacted in it \
+                 cannot be told",
+                own.source, own.id
+            ))
+        })?;
         let store = self.store()?;
         let scope = self.visible(caller).await?;
         let reader = Reader { store: &*store, tools: Tools::Shown, redaction: Redaction::Masked, scope };

@@ -10,7 +10,7 @@ use sess_core::{
 use sess_store::{Happening, Position, Span, StoredMessage};
 
 use crate::{
-    App, Caller, Result,
+    App, Caller, Redaction, Result,
     context::plain,
     others::{Asked, Kept, as_stored},
 };
@@ -92,7 +92,9 @@ impl App {
         let session = match self.find_kept(&outlook, given, Verb::History).await? {
             Kept::Ours(reached) => self.looked_at(*reached)?,
             Kept::Theirs(foreign, stored) => {
-                let page = self.their_page(&foreign, Asked { before, limit, with_tools }).await?;
+                let page = self
+                    .their_page(&foreign, Asked { before, limit, with_tools, redaction: Redaction::Masked })
+                    .await?;
                 let session = as_stored(&foreign, stored.as_deref());
                 return Ok(TranscriptPage {
                     key: outlook.configured.shown(&session.key),

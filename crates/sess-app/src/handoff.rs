@@ -1,6 +1,6 @@
 //! Handing a session over: what somebody else needs to go on with it, in a few pages.
 
-use std::{collections::VecDeque, ops::ControlFlow};
+use std::{collections::VecDeque, fs, ops::ControlFlow};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,6 +9,7 @@ use sess_core::{
     message::{Block, Body, Provenance, Role},
     transcript::{self, Tools},
 };
+use sess_readers::Foreign;
 use sess_store::Span;
 
 use crate::{
@@ -24,6 +25,8 @@ const DECISIONS_MAX: usize = 12;
 const DECISION_SIZE_BYTES_MAX: usize = 600;
 const FILES_MAX: usize = 40;
 const PAGE_LEN: usize = 256;
+/// A file that is larger is no plan.
+const PLAN_SIZE_BYTES_MAX: u64 = 1 << 20;
 
 /// Everything that goes on with a session elsewhere.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +55,10 @@ impl App {
             },
             Found::Foreign(_, None) => None,
         };
+        let plan = match (&found, plan) {
+            (Found::Foreign(foreign, _), None) => self.kept_plan(foreign).await?,
+            (_, plan) => plan,
+        };
         gathered = match found {
             Found::Stored(stored) => {
                 let store = self.store()?;
@@ -59,10 +66,13 @@ impl App {
                 loop {
                     let page = store.messages(&stored.id, span, PAGE_LEN).await?;
                     let Some(newest) = page.newest_seq() else { break gathered };
-                    page.messages
-                        .iter()
-                        .filter_map(|message| message.parse().ok())
-                        .for_each(|body| gathered.see(&body));
+                    gathered.damaged += page.damaged.len() as u64;
+                    for message in &page.messages {
+                        match message.parse() {
+                            Ok(body) => gathered.see(&body),
+                            Err(_) => gathered.damaged += 1,
+                        }
+                    }
                     span = Span::After(newest);
                 }
             }
@@ -76,7 +86,9 @@ impl App {
                         }
                         ControlFlow::Continue(())
                     });
-                    read.map(|_| (gathered, counted)).map_err(|error| Error::Unavailable(error.to_string()))
+                    let told = read.map_err(|error| Error::Unavailable(error.to_string()))?;
+                    gathered.damaged = told.bad;
+                    Ok::<_, Error>((gathered, counted))
                 })
                 .await??;
                 // All of it was read, however long it is.
@@ -88,12 +100,32 @@ impl App {
         let (bundle, redacted) = context::masked(&gathered.bundle(&session, plan.as_deref()), redaction);
         Ok(Handoff { session, bundle, redacted, files })
     }
+
+    /// Returns the plan that docker-agent keeps beside its sessions.
+    async fn kept_plan(&self, foreign: &Foreign) -> Result<Option<String>> {
+        let Some(homes) = self.settings().homes.as_ref().filter(|_| foreign.source == Source::DockerAgent)
+        else {
+            return Ok(None);
+        };
+        let path = homes.home().join(".cagent/session_plans").join(format!("{}.md", foreign.id));
+        context::blocking(move || {
+            let is_plan =
+                |metadata: &fs::Metadata| metadata.is_file() && metadata.len() <= PLAN_SIZE_BYTES_MAX;
+            fs::symlink_metadata(&path).ok().filter(is_plan)?;
+            fs::read_to_string(&path).ok()
+        })
+        .await
+    }
 }
 
 /// What was seen of a session on the way through it.
 #[derive(Default)]
 struct Gathered {
     goal: Option<String>,
+    /// The last plan that was made on the way.
+    plan: Option<String>,
+    /// How many messages could not be read.
+    damaged: u64,
     /// What the person said after that, the last few.
     said: VecDeque<String>,
     /// In the order in which they were last changed.
@@ -120,6 +152,9 @@ impl Gathered {
             }
         }
         for block in &body.content {
+            if let Some(plan) = planned(block) {
+                self.plan = Some(plan);
+            }
             if let Block::ToolCall { name, arguments, .. } = block {
                 changed(name, arguments, &mut |file| {
                     self.files.retain(|known| known != file);
@@ -144,6 +179,10 @@ impl Gathered {
             text += &format!("- directory: {cwd}\n");
         }
         text += &format!("- from {} to {}\n", session.created_at, session.updated_at);
+        if self.damaged > 0 {
+            let messages = if self.damaged == 1 { "message" } else { "messages" };
+            text += &format!("- not readable, and left out: {} {messages}\n", self.damaged);
+        }
         text += "\nThis is a record of another session. Check what it says before you rely on it.\n";
         let mut part = |heading: &str, body: &str| {
             if !body.is_empty() {
@@ -151,7 +190,7 @@ impl Gathered {
             }
         };
         part("Goal", self.goal.as_deref().unwrap_or_default());
-        part("Plan", plan.unwrap_or_default().trim());
+        part("Plan", plan.or(self.plan.as_deref()).unwrap_or_default().trim());
         let said = self.said.iter().map(|said| {
             let said = transcript::cut(said, DECISION_SIZE_BYTES_MAX);
             format!("- {}", said.replace('\n', "\n  "))
@@ -188,6 +227,31 @@ fn said(body: &Body) -> String {
         _ => None,
     });
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the plan that an agent makes with a tool of its own, or puts in its reply as Codex does.
+fn planned(block: &Block) -> Option<String> {
+    let (name, arguments) = match block {
+        Block::Text { text } => {
+            let (_, plan) = text.split_once("<proposed_plan>")?;
+            return Some(
+                plan.split_once("</proposed_plan>").map_or(plan, |(plan, _)| plan).trim().to_owned(),
+            );
+        }
+        Block::ToolCall { name, arguments, .. } => (name.to_ascii_lowercase().replace('_', ""), arguments),
+        _ => return None,
+    };
+    match name.as_str() {
+        "exitplanmode" => arguments.get("plan")?.as_str().map(str::to_owned),
+        "updateplan" => {
+            let steps = arguments.get("plan")?.as_array()?.iter().filter_map(|step| {
+                let done = if step.get("status")?.as_str()? == "completed" { 'x' } else { ' ' };
+                Some(format!("- [{done}] {}", step.get("step")?.as_str()?))
+            });
+            Some(steps.collect::<Vec<_>>().join("\n"))
+        }
+        _ => None,
+    }
 }
 
 /// Tells which files a tool call changes, as far as its name and arguments say.

@@ -8,7 +8,11 @@ use serde_json::{Map, Value, json};
 use sess_core::{message::Role, policy::Verb, redact::redact_json, session::Session};
 use sess_store::{Span, Store, StoredMessage};
 
-use crate::{App, Caller, Redaction, Result, context::allowed};
+use crate::{
+    App, Caller, Redaction, Result,
+    context::allowed,
+    others::{Asked, Kept, TheirPage, as_stored},
+};
 
 /// How many messages are returned when nobody says, and at most.
 const LIMIT: i64 = 100;
@@ -56,8 +60,10 @@ impl App {
     pub async fn history(&self, caller: &Caller, ask: &ReadHistory) -> Result<History> {
         let limit = ask.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX).unsigned_abs();
         let outlook = self.outlook(caller).await?;
-        let reached = self.reach_from(&outlook, &ask.session, Verb::History).await?;
-        let session = self.opened(reached).await?;
+        let (session, theirs) = match self.find_kept(&outlook, &ask.session, Verb::History).await? {
+            Kept::Ours(reached) => (self.opened(*reached).await?, None),
+            Kept::Theirs(foreign, stored) => (as_stored(&foreign, stored.as_deref()), Some(foreign)),
+        };
         let mut history = History {
             session_key: outlook.configured.shown(&session.key),
             session_id: session.id.to_string(),
@@ -76,7 +82,16 @@ impl App {
             redaction: allowed(caller, ask.redaction),
             size_bytes_max: ANSWER_BYTES_MAX - frame,
         };
-        let shown = newest.read(&*self.store()?, &session).await?;
+        let shown = match theirs {
+            None => newest.read(&*self.store()?, &session).await?,
+            Some(foreign) => {
+                // What is masked is told below, with the rest.
+                let (with_tools, redaction) = (ask.include_tools, Redaction::None);
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                let asked = Asked { before: None, limit, with_tools, redaction };
+                newest.choose(&*self.their_page(&foreign, asked).await?)
+            }
+        };
         history.truncated = shown.has_older || shown.dropped > 0;
         history.dropped_messages = shown.dropped;
         history.content_truncated = shown.is_cut;
@@ -110,14 +125,14 @@ pub(crate) struct Shown {
     pub(crate) dropped: u64,
     pub(crate) is_cut: bool,
     pub(crate) is_redacted: bool,
+    /// Of the messages as a list, without its last bracket.
+    size_bytes: usize,
 }
 
 impl Newest {
     /// Reads from the newest message backwards. What does not fit is only counted.
     pub(crate) async fn read(&self, store: &dyn Store, session: &Session) -> Result<Shown> {
         let mut shown = Shown::default();
-        // The brackets of the list.
-        let mut size_bytes = 2;
         let mut found = 0;
         let mut span = Span::Last;
         'reading: loop {
@@ -144,33 +159,50 @@ impl Newest {
                     break 'reading;
                 }
                 found += 1;
-                if shown.dropped > 0 {
-                    shown.dropped += 1;
-                    continue;
-                }
-                let mut seen = self.show(message)?;
-                if size(&seen.message) + 2 > self.size_bytes_max {
-                    seen = too_large(message, &seen.message);
-                }
-                // Each message but the first comes with a comma.
-                let more = size(&seen.message) + usize::from(!shown.messages.is_empty());
-                if size_bytes + more > self.size_bytes_max {
-                    shown.dropped = 1;
-                    continue;
-                }
-                size_bytes += more;
-                shown.is_cut |= seen.is_cut;
-                shown.is_redacted |= seen.is_redacted;
-                shown.messages.push(seen.message);
+                self.add(&mut shown, message.seq, parsed(message)?);
             }
         }
         shown.messages.reverse();
         Ok(shown)
     }
 
-    fn show(&self, message: &StoredMessage) -> Result<Seen> {
-        let mut seen = Seen { message: parsed(message)?, is_cut: false, is_redacted: false };
-        let Value::Object(fields) = &mut seen.message else { return Ok(seen) };
+    /// Takes the newest of another agent's messages; what does not fit is only counted.
+    fn choose(&self, page: &TheirPage) -> Shown {
+        let mut shown = Shown { has_older: page.has_more, ..Shown::default() };
+        for message in page.messages.iter().rev() {
+            let value = serde_json::from_str(message.json.get()).expect("it was written as JSON");
+            self.add(&mut shown, message.seq, value);
+        }
+        shown.messages.reverse();
+        shown
+    }
+
+    /// Adds the next older message, if it fits.
+    fn add(&self, shown: &mut Shown, seq: u64, message: Value) {
+        if shown.dropped > 0 {
+            shown.dropped += 1;
+            return;
+        }
+        let mut seen = self.show(message);
+        // The brackets of the list.
+        if size(&seen.message) + 2 > self.size_bytes_max {
+            seen = too_large(seq, &seen.message);
+        }
+        // Each message comes with a comma, or with a bracket.
+        let more = size(&seen.message) + 1;
+        if shown.size_bytes + more + 1 > self.size_bytes_max {
+            shown.dropped = 1;
+            return;
+        }
+        shown.size_bytes += more;
+        shown.is_cut |= seen.is_cut;
+        shown.is_redacted |= seen.is_redacted;
+        shown.messages.push(seen.message);
+    }
+
+    fn show(&self, message: Value) -> Seen {
+        let mut seen = Seen { message, is_cut: false, is_redacted: false };
+        let Value::Object(fields) = &mut seen.message else { return seen };
         let (mut is_cut, mut is_redacted) = (false, false);
         for (name, value) in fields.iter_mut() {
             if PLAIN_FIELDS.contains(&name.as_str()) {
@@ -192,7 +224,7 @@ impl Newest {
             is_redacted |= *value != unmasked;
         }
         (seen.is_cut, seen.is_redacted) = (is_cut, is_redacted);
-        Ok(seen)
+        seen
     }
 }
 
@@ -207,7 +239,7 @@ struct Seen {
 }
 
 /// Stands for a message that would not fit alone.
-fn too_large(message: &StoredMessage, shown: &Value) -> Seen {
+fn too_large(seq: u64, shown: &Value) -> Seen {
     let text = format!("[message left out: {} bytes, too large for one answer]", size(shown));
     let mut placeholder = Map::new();
     for name in ["id", "seq", "role", "timestamp", "runId", "provenance"] {
@@ -216,7 +248,7 @@ fn too_large(message: &StoredMessage, shown: &Value) -> Seen {
         }
     }
     placeholder.insert("content".to_owned(), json!([{ "type": "text", "text": text }]));
-    placeholder.entry("seq").or_insert_with(|| json!(message.seq));
+    placeholder.entry("seq").or_insert_with(|| json!(seq));
     Seen { message: Value::Object(placeholder), is_cut: true, is_redacted: false }
 }
 

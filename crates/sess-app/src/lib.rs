@@ -71,7 +71,7 @@ pub use plans::{PlanAnswer, PlanLogEntry, PlanText, ReviewPlan, WritePlan};
 pub use reach::Reached;
 pub use retention::{Retention, SOON_DAYS};
 pub use reviews::Review;
-pub use rows::{ListRows, Others};
+pub use rows::{ListRows, Others, sources};
 pub use runs::{ListRuns, RUNS_LEN, RunRow};
 pub use scrub::{Scrubbed, ScrubbedSession};
 pub use search::{Found, SEARCH_LEN, SearchHit, SearchMessages, Spot};
@@ -239,7 +239,7 @@ impl App {
     }
 
     /// Tells whether there is a store to read: reading never makes one.
-    fn has_store(&self) -> bool {
+    pub fn has_store(&self) -> bool {
         let store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
         // Only "not found" is no store yet; a place that cannot be looked at is an error on opening.
         let is_missing = |home: &Path| {

@@ -1,7 +1,6 @@
 //! Other agents' sessions at the doors: found beside our own, and read page by page where they lie.
 
 use std::{
-    borrow::Cow,
     collections::VecDeque,
     ops::ControlFlow,
     sync::{Arc, PoisonError},
@@ -20,8 +19,8 @@ use sess_core::{
 use sess_readers::{Entry, Foreign};
 
 use crate::{
-    App, Caller, Error, Kind, Reached, Result, SeenMessage,
-    context::{self, Found, first_row},
+    App, Caller, Error, Kind, Reached, Redaction, Result, SeenMessage,
+    context::{self, Found, first_row, keep_named},
     handoff::resume_command,
     reach::{Given, Outlook},
 };
@@ -122,11 +121,15 @@ impl App {
             }
         };
         let mut found = self.foreign_sessions(source).await?;
-        found.retain(|foreign| match given {
-            Given::Key(key) => foreign.key() == *key,
-            Given::Native(_, id) | Given::Id(id) => foreign.id == *id,
-        });
-        if let (Given::Id(id), 2..) = (given, found.len()) {
+        let id = match given {
+            Given::Key(key) => {
+                found.retain(|foreign| foreign.key() == *key);
+                return Ok(found.pop());
+            }
+            Given::Native(_, id) | Given::Id(id) => id,
+        };
+        keep_named(&mut found, id);
+        if found.len() > 1 {
             let (reference, matches) = (id.to_string(), found.len() as u64);
             return Err(ReferenceError::Ambiguous { reference, matches }.into());
         }
@@ -188,6 +191,7 @@ pub(crate) struct Asked {
     pub(crate) before: Option<u64>,
     pub(crate) limit: usize,
     pub(crate) with_tools: bool,
+    pub(crate) redaction: Redaction,
 }
 
 /// A part of another agent's session, oldest message first.
@@ -240,7 +244,8 @@ fn read(foreign: &Foreign, asked: Asked) -> sess_readers::Result<TheirPage> {
         }
         ControlFlow::Continue(())
     })?;
-    let messages = kept.into_iter().filter_map(|(seq, entry, _)| seen(foreign, seq, entry)).collect();
+    let messages =
+        kept.into_iter().filter_map(|(seq, entry, _)| seen(foreign, seq, entry, asked.redaction)).collect();
     Ok(TheirPage { messages, has_more, last_seq })
 }
 
@@ -270,7 +275,7 @@ struct Placed {
     is_taken_back: bool,
 }
 
-fn seen(foreign: &Foreign, seq: u64, entry: Entry) -> Option<SeenMessage> {
+fn seen(foreign: &Foreign, seq: u64, entry: Entry, redaction: Redaction) -> Option<SeenMessage> {
     let Entry { id, mut body, is_rewound } = entry;
     let is_tool_result = body.role == Role::ToolResult;
     if body.role == Role::Assistant && body.agent_id.is_none() {
@@ -285,9 +290,9 @@ fn seen(foreign: &Foreign, seq: u64, entry: Entry) -> Option<SeenMessage> {
     }
     let id = id.unwrap_or_else(|| seq.to_string());
     let json = serde_json::to_string(&Placed { id, seq, body, is_taken_back: is_rewound }).ok()?;
-    let json = match redact_json_text(&json).ok()? {
-        Cow::Owned(masked) => masked,
-        Cow::Borrowed(_) => json,
+    let json = match redaction {
+        Redaction::None => json,
+        Redaction::Masked => redact_json_text(&json).ok()?.into_owned(),
     };
     Some(SeenMessage { seq, is_tool_result, json: RawValue::from_string(json).ok()? })
 }

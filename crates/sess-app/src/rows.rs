@@ -7,7 +7,7 @@ use sess_core::{
     key::{SessionKind, UnknownKind},
     policy::{self, Verb},
     run::RunState,
-    session::{Runner, Sending, Session, ThinkingLevel, VerboseLevel},
+    session::{Runner, Sending, Session, ThinkingLevel, UnknownSource, VerboseLevel},
 };
 use sess_protocol::sessions::{AgentInfo, Agents, DeliveryContext, Row, Rows, SubSession};
 use sess_readers::Foreign;
@@ -202,7 +202,12 @@ impl App {
         }
         if message_limit > 0 {
             let limit = usize::try_from(message_limit).unwrap_or(usize::MAX);
-            let page = self.their_page(&foreign, Asked { before: None, limit, with_tools: false }).await?;
+            let page = self
+                .their_page(
+                    &foreign,
+                    Asked { before: None, limit, with_tools: false, redaction: Redaction::Masked },
+                )
+                .await?;
             let read = page.messages.iter().map(|message| serde_json::from_str(message.json.get()));
             row.messages = Some(read.filter_map(std::result::Result::ok).collect());
         }
@@ -375,12 +380,9 @@ async fn skipped(store: &dyn Store, reach: &Reach, theirs: &[Found], offset: u64
 }
 
 /// Reads the names of sources.
-fn sources(names: &[String]) -> Result<Vec<Source>> {
-    let known = || Source::ALL.map(Source::as_str).join(", ");
-    let read = |name: &String| {
-        let none = |_| Error::Invalid(format!("source: {name:?} is none of: {}", known()));
-        name.trim().parse().map_err(none)
-    };
+pub fn sources(names: &[String]) -> Result<Vec<Source>> {
+    let read =
+        |name: &String| name.trim().parse().map_err(|error: UnknownSource| Error::Invalid(error.to_string()));
     names.iter().map(read).collect()
 }
 

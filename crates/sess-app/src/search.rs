@@ -44,11 +44,26 @@ pub struct SearchMessages {
     pub text: String,
     pub is_expression: bool,
     pub scope: Scope,
-    pub source: Option<Source>,
+    /// Only sessions that come from these; from everywhere when empty.
+    pub sources: Vec<Source>,
     pub limit: Option<i64>,
     /// The cursor of an earlier search.
     pub before: Option<String>,
     pub redaction: Redaction,
+}
+
+impl SearchMessages {
+    /// Returns the source that all of it comes from, if there is but one.
+    fn only_source(&self) -> Option<Source> {
+        match self.sources[..] {
+            [source] => Some(source),
+            _ => None,
+        }
+    }
+
+    fn is_from(&self, source: Source) -> bool {
+        self.sources.is_empty() || self.sources.contains(&source)
+    }
 }
 
 /// What was found, newest first.
@@ -66,7 +81,7 @@ pub struct SearchHit {
     pub session: Listed,
     /// Give this to `read_session` as `around`.
     pub message_id: String,
-    /// Its place among the messages of its session.
+    /// Its place in the transcript, with what is no message and what was taken back.
     pub seq: u64,
     #[serde(skip)]
     pub spot: Spot,
@@ -77,12 +92,10 @@ pub struct SearchHit {
     pub snippet: String,
 }
 
-/// Where a message stands, for doors that open its session there.
+/// Which session a message stands in and since when, for doors that say it in other words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     pub key: SessionKey,
-    /// As pages of the transcript count: with what is no message, and with what was taken back.
-    pub seq: u64,
     pub at: Timestamp,
 }
 
@@ -155,17 +168,20 @@ impl App {
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<Found> {
         let query = if ask.is_expression { None } else { Some(parse(&ask.text)?) };
-        let matcher = match &query {
+        let redaction = context::allowed(caller, ask.redaction);
+        let mut matcher = match &query {
             None => expression(&ask.text)?,
             Some(query) => words(query),
         };
+        if redaction == Redaction::Masked {
+            matcher.in_masked();
+        }
         let cursor: Cursor = ask.before.as_deref().map(str::parse).transpose()?.unwrap_or_default();
         let limit = match ask.limit {
             Some(limit @ 1..) => usize::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX),
             Some(_) | None => SEARCH_LEN,
         };
         self.home()?;
-        let redaction = context::allowed(caller, ask.redaction);
         let scope = self.visible(caller).await?;
         let matcher = Arc::new(matcher);
         let dirs = self.dirs(ask.scope)?;
@@ -205,7 +221,11 @@ impl App {
         if let policy::Scope::Agent(agent) = &seek.scope {
             query.agent = Some(agent.clone());
         }
-        query.source = seek.ask.source;
+        query.source = seek.ask.only_source();
+        if seek.redaction == Redaction::Masked {
+            // The index knows the secrets: that a word is not among them is nothing it may tell.
+            query.terms.retain(|term| term.matching != Matching::Absent);
+        }
         let store = self.store()?;
         let (mut hits, mut before) = (Vec::new(), seek.cursor.position);
         loop {
@@ -215,8 +235,9 @@ impl App {
             for hit in found {
                 if self.is_sought(seek, &hit.session).await?
                     && let Ok(body) = hit.message.parse()
+                    && let Some(text) = seek.indexed(&body)
                 {
-                    hits.push(seek.hit(&hit.session, &hit.message, &body));
+                    hits.push(seek.hit(&hit.session, &hit.message, &body, &text));
                 }
             }
             if is_last || hits.len() >= seek.limit {
@@ -228,7 +249,7 @@ impl App {
     /// Tries an expression on every message of the store, the newest sessions first.
     async fn search_messages(&self, seek: &Seek<'_>) -> Result<Vec<Placed>> {
         let store = self.store()?;
-        let filter = SessionFilter { source: seek.ask.source, ..SessionFilter::default() };
+        let filter = SessionFilter { source: seek.ask.only_source(), ..SessionFilter::default() };
         let mut hits: Vec<Placed> = Vec::new();
         let mut seen = 0;
         loop {
@@ -259,8 +280,12 @@ impl App {
                     for message in &page.messages {
                         let is_older = seek.cursor.position.is_none_or(|before| message.position < before);
                         let Ok(body) = message.parse() else { continue };
-                        if is_older && seek.matcher.find(&body.plain_text()).is_some() {
-                            hits.push(seek.hit(&session, message, &body));
+                        if !is_older {
+                            continue;
+                        }
+                        let text = seek.matcher.seen(body.plain_text());
+                        if seek.matcher.find(&text).is_some() {
+                            hits.push(seek.hit(&session, message, &body, &text));
                         }
                     }
                     span = Span::Before(oldest);
@@ -277,10 +302,12 @@ impl App {
         seek: &Seek<'_>,
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<(Vec<Placed>, bool)> {
-        let list = ListSessions { scope: seek.ask.scope, source: seek.ask.source, ..ListSessions::default() };
-        let sessions: Arc<Vec<Foreign>> = Arc::new(
-            self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?,
-        );
+        let list =
+            ListSessions { scope: seek.ask.scope, source: seek.ask.only_source(), ..ListSessions::default() };
+        let mut sessions =
+            self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?;
+        sessions.retain(|foreign| seek.ask.is_from(foreign.source));
+        let sessions: Arc<Vec<Foreign>> = Arc::new(sessions);
         let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
         let stop = Stop::default();
         let flag = stop.flag();
@@ -314,7 +341,7 @@ impl App {
                 session: listed[&hit.session].clone(),
                 message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
                 seq: hit.seq,
-                spot: Spot { key: session.key(), seq: hit.place, at: hit.at },
+                spot: Spot { key: session.key(), at: hit.at },
                 role: hit.role,
                 timestamp: hit.at.to_string(),
                 snippet: seek.snippet(&hit.text),
@@ -328,7 +355,7 @@ impl App {
     async fn is_sought(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
         let is_below = |cwd: &str| seek.dirs.iter().any(|dir| Path::new(cwd).starts_with(dir));
         let is_there = seek.dirs.is_empty() || session.cwd.as_deref().is_some_and(is_below);
-        Ok(is_there && self.is_inside(&seek.scope, session).await?)
+        Ok(is_there && seek.ask.is_from(session.source) && self.is_inside(&seek.scope, session).await?)
     }
 }
 
@@ -346,24 +373,34 @@ struct Seek<'a> {
 }
 
 impl Seek<'_> {
-    fn hit(&self, session: &Session, message: &StoredMessage, body: &Body) -> Placed {
+    /// Returns the text of a message that the index found, unless only what is hidden in it was found.
+    fn indexed(&self, body: &Body) -> Option<String> {
+        let plain = body.plain_text();
+        let text = self.matcher.seen(plain.clone());
+        // The index takes words as alike that the matcher does not: accents are nothing to it.
+        let is_found =
+            if text == plain { self.matcher.is_without(&text) } else { self.matcher.find(&text).is_some() };
+        is_found.then_some(text)
+    }
+
+    fn hit(&self, session: &Session, message: &StoredMessage, body: &Body, text: &str) -> Placed {
         let hit = SearchHit {
             session: context::listed(session),
             message_id: message.id.to_string(),
             seq: message.seq,
-            spot: Spot { key: session.key.clone(), seq: message.seq, at: body.timestamp },
+            spot: Spot { key: session.key.clone(), at: body.timestamp },
             role: body.role,
             timestamp: body.timestamp.to_string(),
-            snippet: self.snippet(&body.plain_text()),
+            snippet: self.snippet(text),
         };
         Placed { hit, position: Some(message.position) }
     }
 
+    /// Cuts a text, as it is searched, to the part around what was found.
     fn snippet(&self, text: &str) -> String {
-        let (plain, _) = context::masked(text, self.redaction);
-        // Masking moves what was found; where it hid it, the beginning is shown.
-        let found = self.matcher.find(&plain).map_or(0, |found| found.start);
-        snippet(&plain, found)
+        // The index may have found a word with other accents; then the beginning is shown.
+        let found = self.matcher.find(text).map_or(0, |found| found.start);
+        snippet(text, found)
     }
 }
 
@@ -407,7 +444,15 @@ fn expression(text: &str) -> Result<Matcher> {
     if text.is_empty() {
         return Err(Error::Invalid("give an expression to search for".to_owned()));
     }
-    matcher.expression(text).map_err(|error| Error::Invalid(error.to_string()))?;
+    matcher.expression(text).map_err(|error| {
+        // The last line of what the parser says is the reason; the ones before draw where it stands.
+        let said = error.to_string();
+        let reason = said.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
+        Error::Invalid(format!(
+            "{text:?} is no regular expression: {reason}; put a \\ before a sign that stands for itself, or search \
+             for words"
+        ))
+    })?;
     Ok(matcher)
 }
 

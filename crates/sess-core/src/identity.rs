@@ -15,6 +15,8 @@ pub struct Signals {
     pub env: Vec<(String, String)>,
     /// `_meta.threadId` of this call, which Codex sends.
     pub thread_id: Option<String>,
+    /// `_meta.sessionId` of this call: the topmost thread above that one, which Codex sends too.
+    pub root_id: Option<String>,
     /// `agent-session-id` of this call, which goose sends.
     pub agent_session_id: Option<String>,
     /// `Mcp-Session-Id` of this call: the client's connection, in older revisions over HTTP.
@@ -57,6 +59,13 @@ pub enum Evidence {
     Nothing,
 }
 
+impl Evidence {
+    /// Tells whether it names the session that calls. What was inherited, and a connection, do not.
+    pub fn names_caller(&self) -> bool {
+        !matches!(self, Self::Nothing | Self::Env(SESS_SESSION) | Self::CallMeta(MCP_SESSION_ID))
+    }
+}
+
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,6 +81,9 @@ impl fmt::Display for Evidence {
 
 /// The header by which older revisions of MCP know a connection over HTTP.
 pub const MCP_SESSION_ID: &str = "Mcp-Session-Id";
+
+/// The field of a call by which Codex names the thread that makes it.
+pub const THREAD_ID: &str = "_meta.threadId";
 
 /// The variable that names a session for whatever is started below.
 pub const SESS_SESSION: &str = "SESS_SESSION";
@@ -90,7 +102,12 @@ pub const HOST_VARIABLES: [(&str, Source, &str); 5] = [
 const SILENT_HOSTS: [&str; 3] = ["opencode", "codex", "cursor"];
 
 /// Variables that hosts set for the commands their agents run, without saying which session it is.
-const AGENT_MARKERS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "CODEX_SANDBOX"];
+const AGENT_MARKERS: [(&str, Source); 4] = [
+    ("CLAUDECODE", Source::Claude),
+    ("GEMINI_CLI", Source::Gemini),
+    ("OPENCODE", Source::Opencode),
+    ("CODEX_SANDBOX", Source::Codex),
+];
 
 /// Returns the host whose notes have to be asked who is calling, because it does not say.
 pub fn noting_host(signals: &Signals) -> Option<Source> {
@@ -99,13 +116,18 @@ pub fn noting_host(signals: &Signals) -> Option<Source> {
     (client.contains("opencode") && !is_told).then_some(Source::Opencode)
 }
 
+/// Returns the kind of agent that a host's variable tells of.
+pub fn marked_host(signals: &Signals) -> Option<Source> {
+    let marker = AGENT_MARKERS.iter().find(|(marker, _)| variable(signals, marker).is_some())?;
+    Some(marker.1)
+}
+
 /// Tells whether an agent, and not a person, started this process.
 ///
 /// What was named explicitly does not count: a person names sessions too.
 pub fn is_agent(signals: &Signals) -> bool {
     let unnamed = Signals { explicit: None, ..signals.clone() };
-    identify(&unnamed).evidence != Evidence::Nothing
-        || AGENT_MARKERS.iter().any(|marker| variable(signals, marker).is_some())
+    identify(&unnamed).evidence != Evidence::Nothing || marked_host(signals).is_some()
 }
 
 /// Decides whose call this is.
@@ -123,7 +145,7 @@ pub fn identify(signals: &Signals) -> Identity {
         return Identity { session: claim(text), evidence: Evidence::Token };
     }
     let per_call = [
-        (&signals.thread_id, Source::Codex, "_meta.threadId"),
+        (&signals.thread_id, Source::Codex, THREAD_ID),
         (&signals.agent_session_id, Source::Goose, "agent-session-id"),
         (&signals.mcp_session_id, Source::Native, MCP_SESSION_ID),
     ];

@@ -81,7 +81,7 @@ impl fmt::Display for Source {
 /// A name that is no source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown source \"{0}\": one of native, claude, codex, gemini, opencode, goose, docker-agent, openclaw, cursor, zed, crush, amp, qwen, copilot"
+    "unknown source \"{0}\": one of native, claude, codex, gemini, opencode, goose, docker-agent, openclaw, cursor, zed, crush, amp"
 )]
 pub struct UnknownSource(pub String);
 

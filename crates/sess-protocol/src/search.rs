@@ -14,9 +14,9 @@ pub struct SearchQuery {
     /// `1` takes `q` for a regular expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<u8>,
-    /// Only sessions that come from this: `native`, or the name of an agent.
+    /// Only sessions that come from these: `native` for those of the store, else the names of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub source: Option<Vec<String>>,
     /// `repo` leaves only sessions of the repository that the gateway was started in; `all` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<SessionScope>,
@@ -49,7 +49,7 @@ pub struct SearchHit {
     /// May be empty.
     pub title: String,
     pub message_id: String,
-    /// Its place in the transcript, as pages of it count.
+    /// Its place in the transcript, as pages of it count, and `sess search` and `sess read --around` too.
     pub seq: u64,
     pub role: Role,
     /// Milliseconds since 1970.

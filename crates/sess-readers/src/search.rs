@@ -7,6 +7,7 @@
 mod terms;
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::VecDeque,
     io::Read,
@@ -19,7 +20,7 @@ use std::{
 };
 
 use regex::{Regex, RegexBuilder, bytes};
-use sess_core::{Timestamp, message::Role};
+use sess_core::{Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
 use crate::{Entry, Foreign, Result, files, read};
@@ -38,6 +39,8 @@ pub struct Matcher {
     pieces: Vec<String>,
     /// The longest piece that stands in files as it stands in messages.
     piece: String,
+    /// What is hidden in the answer is not there to be found.
+    is_masked: bool,
 }
 
 /// One thing that is looked for.
@@ -80,6 +83,28 @@ impl Matcher {
         Ok(())
     }
 
+    /// Asks for what stands in messages once their secrets are masked: who could find what is
+    /// hidden could guess it letter by letter.
+    pub fn in_masked(&mut self) {
+        self.is_masked = true;
+    }
+
+    /// Returns a text as it is searched.
+    pub fn seen(&self, text: String) -> String {
+        if !self.is_masked {
+            return text;
+        }
+        match redact(&text).0 {
+            Cow::Owned(masked) => masked,
+            Cow::Borrowed(_) => text,
+        }
+    }
+
+    /// Tells whether a text has nothing of what must be absent.
+    pub fn is_without(&self, text: &str) -> bool {
+        !self.none.iter().any(|wanted| wanted.find(text).is_some())
+    }
+
     fn offer(&mut self, piece: &str) {
         if piece.len() > self.piece.len() {
             piece.clone_into(&mut self.piece);
@@ -88,7 +113,7 @@ impl Matcher {
 
     /// Returns where the first of what is asked for stands in a text that has all of it.
     pub fn find(&self, text: &str) -> Option<Range<usize>> {
-        if self.none.iter().any(|wanted| wanted.find(text).is_some()) {
+        if !self.is_without(text) {
             return None;
         }
         let mut found = self.all.iter().map(|wanted| wanted.find(text));
@@ -186,12 +211,11 @@ pub struct Hit {
     pub session: usize,
     /// Its agent's id of it, where it has one.
     pub message_id: Option<String>,
-    /// Its place among the messages of its session, from 1.
-    pub seq: u64,
     /// Its place among everything that was handed over, from 1.
-    pub place: u64,
+    pub seq: u64,
     pub role: Role,
     pub at: Timestamp,
+    /// As it was searched.
     pub text: String,
     pub found: Range<usize>,
 }
@@ -291,15 +315,15 @@ impl Task<'_> {
             Ok(true) => {}
             Err(error) => return self.problem(number, &error),
         }
-        let (mut seq, mut place) = (0, 0);
+        let mut seq = 0;
         let told = read(session, &mut |entry| {
-            place += 1;
+            seq += 1;
             if let Some(text) = said(&entry) {
-                seq += 1;
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
+                let text = self.matcher.seen(text);
                 if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
-                    self.add(Hit { session: number, message_id, seq, place, role, at, text, found });
+                    self.add(Hit { session: number, message_id, seq, role, at, text, found });
                 }
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -190,6 +190,7 @@ impl Door {
     fn signals(&self, context: &RequestContext<RoleServer>) -> Signals {
         let said = Signals {
             thread_id: meta(context, "threadId"),
+            root_id: meta(context, "sessionId"),
             agent_session_id: meta(context, AGENT_SESSION_ID),
             client_name: context.client_info().map(|client| client.name),
             ..Signals::default()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use sess_core::Source;
 
 /// Options that every command has are listed apart from its own.
 const GLOBAL: &str = "Global options";
@@ -378,7 +379,7 @@ pub struct List {
 
     /// Only sessions of this kind of agent, such as native, claude or codex
     #[arg(long)]
-    pub source: Option<String>,
+    pub source: Option<Source>,
 
     /// Sessions of this repository, or all
     #[arg(long, value_enum, default_value_t = Scope::All)]
@@ -560,14 +561,14 @@ pub struct Search {
 
     /// Only sessions of this agent: native, claude, codex, gemini, opencode, …
     #[arg(long, value_name = "SOURCE")]
-    pub source: Option<String>,
+    pub source: Option<Source>,
 
     /// Only sessions of the repository around this directory
     #[arg(long, value_enum, default_value_t = Scope::All)]
     pub scope: Scope,
 
     /// How many, 100 at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
     pub limit: i64,
 
     /// Go on from here: the cursor of an earlier search
@@ -579,7 +580,7 @@ pub struct Search {
 pub struct Index {
     /// Only sessions of this agent: claude, codex, gemini, opencode, …
     #[arg(long, value_name = "SOURCE")]
-    pub source: Option<String>,
+    pub source: Option<Source>,
 
     /// Only say how it stands
     #[arg(long, conflicts_with_all = ["source", "forget"])]
@@ -597,7 +598,7 @@ pub struct Handoff {
 
     /// The agent that shall go on: claude, codex, gemini, opencode, goose, cursor, …
     #[arg(long, value_name = "AGENT")]
-    pub to: Option<String>,
+    pub to: Option<Source>,
 }
 
 #[derive(Debug, Args)]
@@ -639,7 +640,7 @@ pub struct Snapshot {
 
     /// Only sessions of this agent: claude, codex, gemini, opencode, …
     #[arg(long, value_name = "SOURCE")]
-    pub source: Option<String>,
+    pub source: Option<Source>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -656,7 +657,7 @@ pub enum SnapshotCommand {
 
 #[derive(Debug, Args)]
 pub struct Install {
-    /// The programs whose agents get the tools
+    /// The programs whose agents use the tools
     #[arg(value_name = "HOST", required_unless_present = "all")]
     pub hosts: Vec<HostName>,
 

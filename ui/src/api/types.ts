@@ -746,7 +746,7 @@ export interface SearchHit {
   title: string;
   messageId: string;
   /**
-   * Its place in the transcript, as pages of it count.
+   * Its place in the transcript, as pages of it count, and `sess search` and `sess read --around` too.
    */
   seq: number;
   role: Role;
@@ -772,9 +772,9 @@ export interface SearchQuery {
    */
   regex?: number | null;
   /**
-   * Only sessions that come from this: `native`, or the name of an agent.
+   * Only sessions that come from these: `native` for those of the store, else the names of agents.
    */
-  source?: string | null;
+  source?: string[] | null;
   /**
    * `repo` leaves only sessions of the repository that the gateway was started in; `all` when not given.
    */

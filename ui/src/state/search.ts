@@ -16,7 +16,7 @@ export type SearchState =
   | { name: 'idle' }
   | { name: 'loading' }
   | { name: 'failed'; message: string }
-  | { name: 'ready'; hits: SearchHit[]; cursor: string | undefined; loadingMore: boolean };
+  | { name: 'ready'; hits: SearchHit[]; cursor: string | undefined; loadingMore: boolean; failedMore?: string };
 export const found = signal<SearchState>({ name: 'idle' });
 
 let asked: AbortController | undefined;
@@ -26,12 +26,11 @@ async function ask(cursor: string | undefined, signal: AbortSignal) {
   const page = await searchMessages({
     q: search.trim(), limit: PAGE,
     ...(asExpression.peek() ? { regex: 1 } : {}),
-    // The gateway looks in one source or in all; a choice of several is made of what it finds.
-    ...(sources.length === 1 ? { source: sources[0]! } : {}),
+    ...(sources.length ? { source: sources } : {}),
     ...(scope ? { scope } : {}),
     ...(cursor ? { cursor } : {}),
   }, signal);
-  return { hits: page.hits.filter((hit) => sources.length === 0 || sources.includes(hit.source)), cursor: page.nextCursor ?? undefined };
+  return { hits: page.hits, cursor: page.nextCursor ?? undefined };
 }
 
 const words = (error: unknown) => (error instanceof Refusal ? error.message : 'the connection to the gateway was lost');
@@ -58,12 +57,13 @@ export async function searchFurther(): Promise<void> {
   const before = found.peek();
   const mine = asked;
   if (before.name !== 'ready' || !before.cursor || before.loadingMore || !mine) return;
-  found.value = { ...before, loadingMore: true };
+  const { failedMore: _, ...shown } = before;
+  found.value = { ...shown, loadingMore: true };
   try {
     const page = await ask(before.cursor, mine.signal);
     if (asked === mine) found.value = { name: 'ready', hits: [...before.hits, ...page.hits], cursor: page.cursor, loadingMore: false };
-  } catch {
-    if (asked === mine) found.value = { ...before, loadingMore: false };
+  } catch (error) {
+    if (asked === mine) found.value = { ...shown, loadingMore: false, failedMore: words(error) };
   }
 }
 

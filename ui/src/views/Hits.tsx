@@ -46,6 +46,7 @@ export function Hits() {
             <ul aria-label="Messages found, newest first">
               {state.hits.map((hit) => <li key={`${hit.sessionKey} ${hit.sessionId} ${hit.seq}`}><Hit hit={hit} /></li>)}
             </ul>
+            {state.failedMore && <p class="list-count" role="alert">{`Older messages were not found: ${state.failedMore}`}</p>}
             {state.cursor && (
               <button type="button" class="quiet more" disabled={state.loadingMore} onClick={() => void searchFurther()}>
                 {state.loadingMore ? 'Searching…' : 'Older messages'}

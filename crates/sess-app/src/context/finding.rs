@@ -13,7 +13,7 @@ use sess_core::{
     reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, Homes, Problem, Told, common_dir, worktrees};
+use sess_readers::{Foreign, Homes, Look, Problem, Told, common_dir, worktrees};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -23,6 +23,9 @@ use crate::{App, Caller, Error, Result};
 const PREFIX_MATCHES_MAX: usize = 1_000;
 /// Up to this size a session of another agent is counted when it is listed.
 const COUNTED_SIZE_BYTES_MAX: u64 = 2 << 20;
+
+/// A session in which nothing was said for longer is not the one that calls.
+const LIVE_FOR_MS: i64 = 15 * 60 * 1_000;
 
 /// A session that was found.
 #[derive(Clone, Debug)]
@@ -110,15 +113,7 @@ impl App {
         homes: Homes,
         source: Option<Source>,
     ) -> Result<Vec<Foreign>> {
-        if source == Some(Source::Native) {
-            return Ok(Vec::new());
-        }
-        let app = self.clone();
-        let look = blocking(move || {
-            let mut catalogue = app.inner.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
-            catalogue.look(&homes, source)
-        })
-        .await?;
+        let look = self.look(homes, source).await?;
         if let Some(text) = warning(&look.problems) {
             // What is asked for twice, or every second, is told once.
             let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,6 +123,18 @@ impl App {
             }
         }
         Ok(look.sessions)
+    }
+
+    async fn look(&self, homes: Homes, source: Option<Source>) -> Result<Look> {
+        if source == Some(Source::Native) {
+            return Ok(Look::default());
+        }
+        let app = self.clone();
+        blocking(move || {
+            let mut catalogue = app.inner.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+            catalogue.look(&homes, source)
+        })
+        .await
     }
 
     /// Lists the first `limit` sessions that fit, most recent activity first.
@@ -158,17 +165,25 @@ impl App {
             // What is in both is listed once.
             filter.except.extend(join(&*self.store()?, &mut found).await?);
         }
-        let query = ask.query.as_deref().unwrap_or_default().to_lowercase();
-        found.retain(|found| {
-            (ask.include_archived || !found.is_archived()) && found.title().to_lowercase().contains(&query)
-        });
-        let mut total = found.len() as u64;
+        found.retain(|found| ask.include_archived || !found.is_archived());
+        let query = ask.query.as_deref().map(str::to_lowercase).filter(|query| !query.is_empty());
+        let mut total = 0;
         if self.has_store() {
             let store = self.store()?;
-            let stored = first_readable(&*store, &filter, limit).await?;
+            // The store compares titles as they are: all that it finds are looked at again below.
+            let enough = if query.is_some() { usize::try_from(most).unwrap_or(usize::MAX) } else { limit };
+            let stored = first_readable(&*store, &filter, enough).await?;
+            total = match query {
+                Some(_) => 0,
+                None => store.count_sessions(&filter, most).await?.saturating_sub(stored.len() as u64),
+            };
             found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
-            total = total.saturating_add(store.count_sessions(&filter, most).await?);
         }
+        if let Some(query) = query {
+            // Titles are shown masked, and what a mask hides is not there to be found.
+            found.retain(|found| plain(found.title()).to_lowercase().contains(&query));
+        }
+        total = total.saturating_add(found.len() as u64);
         found.sort_by(|a, b| {
             b.updated_at()
                 .cmp(&a.updated_at())
@@ -191,11 +206,17 @@ impl App {
         if caller.only.is_some() {
             return Ok(Vec::new());
         }
-        let own = self.own_foreign(caller).await?;
+        let line = self.own_line(caller).await?;
+        let is_own = |foreign: &Foreign| match line.split_first() {
+            Some(((source, id), above)) => {
+                is_part_of(foreign, *source, id) || is_among(above, foreign.source, &foreign.id)
+            }
+            None => false,
+        };
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
             (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
-                && !own.as_ref().is_some_and(|(source, id)| is_part_of(foreign, *source, id))
+                && !is_own(foreign)
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
                 && repositories.has(foreign.cwd.as_deref())
@@ -205,15 +226,41 @@ impl App {
         Ok(found)
     }
 
-    /// Returns the caller's own session, when it is another agent's.
-    async fn own_foreign(&self, caller: &Caller) -> Result<Option<(Source, SessionId)>> {
+    /// Returns the caller's own session and those above it, as far as its call and its agent's files tell.
+    ///
+    /// Of a caller that only says whose agent it is, the session is taken that went on last where it works:
+    /// that is too little to write in its name, and enough not to show it to itself.
+    async fn own_line(&self, caller: &Caller) -> Result<Vec<(Source, SessionId)>> {
         if caller.standing == Standing::Owner {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        Ok(match self.named_session(caller).await {
-            Ok(own) => Some((own.source, own.id)),
-            Err(_) => None,
-        })
+        let Ok(own) = self.named_session(caller).await else { return Ok(Vec::new()) };
+        let source = caller.host.unwrap_or(own.source);
+        let mut line = vec![(own.source, own.id)];
+        line.extend(caller.root.clone());
+        let Some(homes) = self.settings().homes.clone() else { return Ok(line) };
+        let kept = self.look(homes, Some(source)).await?.sessions;
+        if caller.host.is_some() {
+            let since = self.now().as_millis() - LIVE_FOR_MS;
+            let cwd = self.settings().cwd.as_deref();
+            let is_live = |foreign: &&Foreign| {
+                cwd.is_some() && foreign.cwd.as_deref() == cwd && foreign.updated_at.as_millis() >= since
+            };
+            let newest = kept.iter().filter(is_live).max_by_key(|foreign| foreign.updated_at);
+            line.extend(newest.map(|foreign| (source, foreign.id.clone())));
+        }
+        let mut at = 0;
+        while let Some((source, id)) = line.get(at) {
+            let own = kept.iter().find(|foreign| foreign.source == *source && foreign.id == *id);
+            if let Some(parent) = own.and_then(|own| own.parent.clone())
+                && !is_among(&line, *source, &parent)
+            {
+                let above = (*source, parent);
+                line.push(above);
+            }
+            at += 1;
+        }
+        Ok(line)
     }
 
     /// Finds the session that a reference means to this caller.
@@ -236,6 +283,9 @@ impl App {
             if !self.is_inside(&scope, &session).await? {
                 return Err(not_found().into());
             }
+            if is_among(&self.own_line(caller).await?, session.source, &session.id) {
+                return Err(ReferenceError::Current.into());
+            }
             return self.with_files(session).await;
         }
         let (source, id) = match &reference {
@@ -245,19 +295,12 @@ impl App {
         };
         let mut matches = self.foreign_sessions(source).await?;
         matches.retain(|foreign| is_visible(&scope, foreign));
-        let exact: Vec<Foreign> = matches.iter().filter(|foreign| foreign.id == *id).cloned().collect();
+        keep_named(&mut matches, id);
         let mut found: Vec<Found> = Vec::new();
-        if exact.is_empty() {
-            if id.as_str().len() < PREFIX_LEN_MIN {
-                return Err(not_found().into());
-            }
-            matches.retain(|foreign| foreign.id.as_str().starts_with(id.as_str()));
-            if source.is_none() {
-                let stored = self.stored_by_prefix(&scope, id.as_str()).await?;
-                found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
-            }
-        } else {
-            matches = exact;
+        let is_exact = matches.iter().any(|foreign| foreign.id == *id);
+        if !is_exact && source.is_none() && id.as_str().len() >= PREFIX_LEN_MIN {
+            let stored = self.stored_by_prefix(&scope, id.as_str()).await?;
+            found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
         }
         let is_new = |foreign: &Foreign, found: &[Found]| {
             !found.iter().any(|known| *known.id() == foreign.id && known.source() == foreign.source)
@@ -334,11 +377,12 @@ impl App {
 
     /// Tells whether what was found is the session that asks, or one above it.
     async fn is_current(&self, caller: &Caller, found: &Found) -> Result<bool> {
-        if let Found::Stored(session) = found {
-            return Ok(self.lineage(caller).await?.iter().any(|own| own.id == session.id));
+        if let Found::Stored(session) = found
+            && self.lineage(caller).await?.iter().any(|own| own.id == session.id)
+        {
+            return Ok(true);
         }
-        let own = self.own_foreign(caller).await?;
-        Ok(own.is_some_and(|(source, id)| source == found.source() && id == *found.id()))
+        Ok(is_among(&self.own_line(caller).await?, found.source(), found.id()))
     }
 
     /// Tells whether a reference names the session that asks, be it stored yet or not.
@@ -399,13 +443,16 @@ impl App {
             policy::Scope::Agent(agent) => Some(agent.clone()),
             policy::Scope::All | policy::Scope::Tree(_) | policy::Scope::Nothing => None,
         };
+        let mut except: Vec<SessionId> =
+            self.lineage(caller).await?.into_iter().map(|session| session.id).collect();
+        except.extend(self.own_line(caller).await?.into_iter().map(|(_, id)| id));
         Ok(SessionFilter {
             agent,
             source: ask.source,
             title: ask.query.clone().filter(|query| !query.is_empty()),
             dirs: self.dirs(ask.scope)?,
             archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
-            except: self.lineage(caller).await?.into_iter().map(|session| session.id).collect(),
+            except,
         })
     }
 
@@ -528,6 +575,20 @@ impl Repositories {
             cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
         })
     }
+}
+
+fn is_among(line: &[(Source, SessionId)], source: Source, id: &SessionId) -> bool {
+    line.iter().any(|(its, known)| *its == source && known == id)
+}
+
+/// Keeps the sessions that an id names: those that have it, else those whose ids begin with it.
+pub(crate) fn keep_named(sessions: &mut Vec<Foreign>, id: &SessionId) {
+    let is_exact = sessions.iter().any(|foreign| foreign.id == *id);
+    let is_telling = id.as_str().len() >= PREFIX_LEN_MIN;
+    sessions.retain(|foreign| match is_exact {
+        true => foreign.id == *id,
+        false => is_telling && foreign.id.as_str().starts_with(id.as_str()),
+    });
 }
 
 /// Tells whether a session is the one named, or its sub-agent's.

@@ -75,6 +75,8 @@ struct Reading<'a> {
     /// Sub-agents may name each other as parents; each is shown once.
     seen: HashSet<&'a SessionId>,
     num_messages: u64,
+    /// The place of what is being read in its session.
+    seq: u64,
     taken_back: u64,
     /// Headings of sub-sessions that have shown nothing yet.
     opened: Vec<String>,
@@ -145,6 +147,7 @@ impl<'a> Reading<'a> {
             children: family.iter().map(|child| (&child.id, child)).collect(),
             seen: HashSet::from([&foreign.id]),
             num_messages: 0,
+            seq: 0,
             taken_back: 0,
             opened: Vec::new(),
             before: Side::default(),
@@ -177,6 +180,7 @@ impl<'a> Reading<'a> {
 
     fn entry(&mut self, entry: &Entry, reopen: &str, depth: usize) {
         let is_own = depth == 0;
+        self.seq += u64::from(is_own);
         let is_counted = is_own && entry.body.role != Role::System;
         if entry.is_rewound {
             self.taken_back += u64::from(is_counted);
@@ -198,7 +202,7 @@ impl<'a> Reading<'a> {
         match transcript::block(&entry.body, self.asked.tools) {
             Some(text) => self.show(text, reopen, is_wanted),
             None if is_wanted => {
-                self.show(format!("[message {} has nothing to show]", self.num_messages), reopen, true);
+                self.show(format!("[message {} has nothing to show]", self.seq), reopen, true);
             }
             None => {}
         }
@@ -206,7 +210,7 @@ impl<'a> Reading<'a> {
 
     fn is_wanted(&self, entry: &Entry) -> bool {
         let Part::Around(wanted) = &self.asked.part else { return false };
-        entry.id.as_ref() == Some(wanted) || wanted.parse() == Ok(self.num_messages)
+        entry.id.as_ref() == Some(wanted) || wanted.parse() == Ok(self.seq)
     }
 
     fn show(&mut self, text: String, reopen: &str, is_wanted: bool) {

@@ -20,7 +20,7 @@ pub(super) struct Args {
     #[serde(default)]
     scope: Option<ScopeArg>,
     /// Only sessions of this kind of agent: native, claude, codex, gemini, opencode, goose, docker-agent,
-    /// openclaw, cursor, zed, crush, amp, qwen, copilot.
+    /// openclaw, cursor, zed, crush, amp.
     #[serde(default, deserialize_with = "source")]
     #[schemars(with = "Option<String>")]
     source: Option<Source>,

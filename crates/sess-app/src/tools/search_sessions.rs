@@ -53,7 +53,7 @@ impl Tool for SearchSessionsTool {
             text: args.query.unwrap_or_default(),
             is_expression: args.regex.unwrap_or(false),
             scope: args.scope.map_or(Scope::All, Into::into),
-            source: args.source,
+            sources: args.source.into_iter().collect(),
             limit: args.limit,
             before: args.cursor,
             ..SearchMessages::default()

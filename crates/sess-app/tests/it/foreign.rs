@@ -3,7 +3,10 @@
 use std::{fs, path::Path};
 
 use sess_app::{ListSessions, Listing, ReadSession, Redaction, Scope, SearchMessages, Signals, Transcript};
-use sess_core::{Source, policy::ContextVisibility};
+use sess_core::{
+    Source,
+    policy::{ContextVisibility, Verb},
+};
 use sess_readers::Homes;
 use tempfile::TempDir;
 
@@ -195,6 +198,158 @@ async fn the_calling_session_is_recognised_in_its_agents_files() {
     assert!(!before.transcript.contains("Write the fix"), "{}", before.transcript);
 }
 
+/// What a caller is not shown: it is neither listed nor read.
+async fn is_hidden(machine: &Machine, caller: &sess_app::Caller, id: &str) -> bool {
+    let listing = machine.world.app.list_sessions(caller, &ListSessions::default()).await.expect("a list");
+    let is_listed = listing.sessions.iter().any(|session| session.id == id);
+    let ask = ReadSession { session_id: id.to_owned(), ..ReadSession::default() };
+    let read = machine.world.app.read_session(caller, &ask).await.map_err(|error| error.to_string());
+    let is_refused = read.is_err_and(|error| error.contains("cannot read the current session"));
+    assert_eq!(is_listed, !is_refused, "{id}");
+    is_refused
+}
+
+#[tokio::test]
+async fn a_sub_agent_is_not_shown_the_session_above_it() {
+    const PARENT: &str = "codex:019a71aa-0c11-7d20-8a00-aabbccddee01";
+    let machine = Machine::of(&["codex"]);
+    let app = &machine.world.app;
+    let thread = |id: &str, root: Option<&str>| {
+        app.caller(&Signals {
+            thread_id: Some(id.to_owned()),
+            root_id: root.map(str::to_owned),
+            ..Signals::default()
+        })
+    };
+    // Its file says whose sub-agent it is; before there is one, the call does.
+    let child = thread("019a71ab-77f0-7e51-9b00-0f0e0d0c0b0a", None);
+    let unwritten = thread("019a71ab-0000-7e51-9b00-000000000000", Some(&PARENT[6..]));
+    for caller in [&child, &unwritten] {
+        assert!(is_hidden(&machine, caller, PARENT).await);
+        assert!(!is_hidden(&machine, caller, "codex:019a6d10-4b2e-7c31-9f00-1c2d3e4f5061").await);
+    }
+    app.resolve(&machine.world.owner(), PARENT).await.expect("stored");
+    assert!(is_hidden(&machine, &child, PARENT).await, "nor what is stored of it");
+    assert!(!is_hidden(&machine, &thread("another", None), PARENT).await);
+}
+
+#[tokio::test]
+async fn of_an_agent_that_does_not_say_who_it_is_the_session_at_work_there_is_left_out() {
+    let machine =
+        Machine::with(&["gemini-cli"], |settings| settings.cwd = Some("/home/dev/acme-api".to_owned()));
+    let session = |name: &str, id: &str, at: &str| {
+        let lines = format!(
+            r#"{{"sessionId":"{id}","startTime":"{at}","lastUpdated":"{at}","kind":"main"}}
+{{"id":"m1","timestamp":"{at}","type":"user","content":[{{"text":"hello"}}]}}
+"#
+        );
+        let chats = machine.home.path().join(".gemini/tmp/acme-api/chats");
+        fs::write(chats.join(format!("session-{name}.jsonl")), lines).expect("written");
+    };
+    let (now, older, long_ago) =
+        ("aaaa1111-0000", "bbbb2222-0000", "gemini:7f3c2a10-55aa-4d1e-b8a2-90c1d2e3f401");
+    session("2026-11-15T11-50-aaaa1111", now, "2026-11-15T11:58:00.000Z");
+    session("2026-11-15T11-40-bbbb2222", older, "2026-11-15T11:56:00.000Z");
+    let (now, older) = (format!("gemini:{now}"), format!("gemini:{older}"));
+    let app = &machine.world.app;
+    let client =
+        |name: &str| app.caller(&Signals { client_name: Some(name.to_owned()), ..Signals::default() });
+    let gemini = client("gemini-cli-mcp-client-sess");
+    assert!(is_hidden(&machine, &gemini, &now).await);
+    assert!(!is_hidden(&machine, &gemini, &older).await && !is_hidden(&machine, &gemini, long_ago).await);
+    assert!(!is_hidden(&machine, &client("some-editor"), &now).await);
+    let marked = Signals { env: vec![("GEMINI_CLI".to_owned(), "1".to_owned())], ..Signals::default() };
+    assert!(is_hidden(&machine, &app.cli_caller(&marked), &now).await);
+    let unknown = app.read_compacted(&gemini, None).await.expect_err("whose?").to_string();
+    assert!(unknown.starts_with("which session calls is not known"), "{unknown}");
+    let thread = Signals { thread_id: Some("t1".to_owned()), ..Signals::default() };
+    let unkept = app.read_compacted(&app.caller(&thread), None).await.expect_err("no file").to_string();
+    assert!(unkept.starts_with("nothing of this session (codex:t1) is kept"), "{unkept}");
+}
+
+#[tokio::test]
+async fn one_door_takes_the_beginning_of_an_id_as_the_other_does() {
+    let machine = Machine::of(&ALL);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    for given in [CLAUDE, "5b0c1f62", "claude:5b0c1f62", &format!("claude:{CLAUDE}")] {
+        app.in_sight(&owner, given, Verb::History).await.expect(given);
+        let ask = sess_app::ReadHistory { session: given.to_owned(), ..Default::default() };
+        let history = app.history(&owner, &ask).await.expect(given);
+        assert!(history.messages.len() > 3 && history.session_id == CLAUDE, "{history:?}");
+    }
+    app.in_sight(&owner, "5b0c1f6", Verb::History).await.expect_err("too short");
+    let ambiguous = Machine::of(&["codex"]);
+    let app = &ambiguous.world.app;
+    let sessions = ambiguous.home.path().join(".codex/sessions/2026/11/10");
+    let of = "rollout-2026-11-10T12-00-00-019a6d10-4b2e-7c31-9f00-1c2d3e4f5061.jsonl";
+    let text = fs::read_to_string(sessions.join(of)).expect("a sample");
+    fs::write(sessions.join(of.replace("5061", "5062")), text.replace("3e4f5061", "3e4f5062"))
+        .expect("written");
+    let refused = app.in_sight(&ambiguous.world.owner(), "019a6d10", Verb::History).await;
+    assert!(refused.expect_err("two").to_string().contains("is ambiguous (2 match)"));
+}
+
+#[tokio::test]
+async fn the_history_of_another_agents_session_is_masked_unless_the_owner_asks() {
+    let machine = Machine::of(&[]);
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    claude_said(&machine, &[format!(r#"{{"role":"user","content":"use {secret}"}}"#)], "");
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    for (redaction, is_shown) in [(Redaction::Masked, false), (Redaction::None, true)] {
+        let ask = sess_app::ReadHistory { session: "claude:c1".to_owned(), redaction, ..Default::default() };
+        let history = app.history(&owner, &ask).await.expect("a history");
+        assert_eq!(history.messages[0].to_string().contains(secret), is_shown);
+        assert_eq!(history.content_redacted, !is_shown);
+    }
+}
+
+/// Writes a session of Claude Code, with `more` behind it.
+fn claude_said(machine: &Machine, messages: &[String], more: &str) {
+    let dir = machine.home.path().join(".claude/projects/-x");
+    fs::create_dir_all(&dir).expect("made");
+    let mut text = String::new();
+    for (place, message) in messages.iter().enumerate() {
+        let kind = if message.contains("assistant") { "assistant" } else { "user" };
+        let parent = if place == 0 { "null".to_owned() } else { format!("\"u{}\"", place - 1) };
+        text += &format!(
+            r#"{{"type":"{kind}","uuid":"u{place}","parentUuid":{parent},"sessionId":"c1","timestamp":"2026-11-12T00:00:0{place}Z","cwd":"/x","message":{message}}}"#
+        );
+        text.push('\n');
+    }
+    fs::write(dir.join("c1.jsonl"), text + more).expect("written");
+}
+
+#[tokio::test]
+async fn a_handoff_has_the_plan_wherever_its_agent_made_it_and_says_what_is_missing() {
+    let machine = Machine::of(&["docker-agent"]);
+    let bundle = async |id: &str| {
+        let handed = machine.world.app.handoff(&machine.world.owner(), id, Redaction::Masked).await;
+        handed.expect(id).bundle
+    };
+    let kept = bundle("docker-agent:3a1f9c52-8f1e-4c0a-9b1a-6f2d5b7c8e90").await;
+    assert!(kept.contains("## Plan\n\n# Plan: health endpoint") && !kept.contains("not readable"), "{kept}");
+    let call = |name: &str, input: &str| {
+        format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"{name}","input":{input}}}]}}"#
+        )
+    };
+    let asked = r#"{"role":"user","content":"go"}"#.to_owned();
+    claude_said(
+        &machine,
+        &[asked.clone(), call("ExitPlanMode", r#"{"plan":"first look, then leap"}"#)],
+        "{torn\n",
+    );
+    let made = bundle("claude:c1").await;
+    assert!(made.contains("## Plan\n\nfirst look, then leap"), "{made}");
+    assert!(made.contains("- not readable, and left out: 1 message"), "{made}");
+    let steps = r#"{"plan":[{"step":"look","status":"completed"},{"step":"leap","status":"pending"}]}"#;
+    claude_said(&machine, &[asked.clone(), call("update_plan", steps)], "");
+    assert!(bundle("claude:c1").await.contains("## Plan\n\n- [x] look\n- [ ] leap"));
+    let said = r#"{"role":"assistant","content":[{"type":"text","text":"<proposed_plan>\nleap\n</proposed_plan>"}]}"#;
+    claude_said(&machine, &[asked, said.to_owned()], "");
+    assert!(bundle("claude:c1").await.contains("## Plan\n\nleap\n"));
+}
+
 #[tokio::test]
 async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
     let machine = Machine::of(&["claude-code", "codex"]);
@@ -272,8 +427,25 @@ async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
     assert!(found[0].contains("keeps the old kid for 24 h"), "{found:?}");
     // What was taken back is not found.
     assert_eq!(machine.found(words("scrap")).await, Vec::<String>::new());
-    let only = machine.found(SearchMessages { source: Some(Source::Native), ..words("retry") }).await;
+    let only = machine.found(SearchMessages { sources: vec![Source::Native], ..words("retry") }).await;
     assert_eq!(only.len(), 1, "{only:?}");
+}
+
+#[tokio::test]
+async fn what_a_mask_hides_in_another_agents_session_is_not_found() {
+    let machine = Machine::of(&["claude-code"]);
+    let said = "STAGING_KEY=sk-test-qwertyuiopasdfghjklzxcvbnm123456 is the key";
+    claude_said(&machine, &[format!(r#"{{"role":"user","content":"{said}"}}"#)], "");
+    let found = async |text: &str, redaction| {
+        let ask = SearchMessages { is_expression: true, redaction, ..words(text) };
+        machine.found(ask).await.len()
+    };
+    assert_eq!(found("STAGING_KEY=sk-test-[n-z]", Redaction::None).await, 1);
+    assert_eq!(found("STAGING_KEY=sk-test-[n-z]", Redaction::Masked).await, 0);
+    assert_eq!(found("STAGING_KEY=.* is the", Redaction::Masked).await, 1);
+    let word = |redaction| SearchMessages { redaction, ..words("qwertyuiop*") };
+    assert_eq!(machine.found(word(Redaction::None)).await.len(), 1);
+    assert_eq!(machine.found(word(Redaction::Masked)).await.len(), 0);
 }
 
 #[tokio::test]

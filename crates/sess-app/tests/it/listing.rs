@@ -206,7 +206,7 @@ async fn scope_source_and_query_narrow_the_list() {
     }
     assert_eq!(
         world.call("me", "list_sessions", json!({"source": "Claude"})).await,
-        "error: invalid argument \"source\": unknown source \"Claude\": one of native, claude, codex, gemini, opencode, goose, docker-agent, openclaw, cursor, zed, crush, amp, qwen, copilot"
+        "error: invalid argument \"source\": unknown source \"Claude\": one of native, claude, codex, gemini, opencode, goose, docker-agent, openclaw, cursor, zed, crush, amp"
     );
     assert_eq!(world.listed("me", json!({"query": "parse"})).await, ["beside", "in-root"]);
     assert_eq!(world.listed("me", json!({"query": "the P"})).await, ["in-root"]);

@@ -88,7 +88,7 @@ async fn filters_are_about_both() {
     assert_eq!(named(machine.rows(&of(&["zed"])).await), ["zed"]);
     let refused = machine.world.app.session_rows(&machine.world.owner(), &of(&["vim"])).await;
     let refused = refused.expect_err("no source").to_string();
-    assert!(refused.starts_with("source: \"vim\" is none of: native, claude"), "{refused}");
+    assert!(refused.starts_with("unknown source \"vim\": one of native, claude"), "{refused}");
     let search = |text: &str| ListRows { search: Some(text.to_owned()), ..everything() };
     let by_key = machine.rows(&search(&CLAUDE[..13])).await;
     assert_eq!(keys(&by_key), [key()]);

@@ -9,7 +9,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use sess_app::{Caller, Found, ListRows, Redaction, SearchMessages};
+use sess_app::{Caller, Found, ListRows, ListSessions, Redaction, SearchMessages};
 use sess_core::policy::ContextVisibility;
 
 use crate::world::{World, text};
@@ -158,6 +158,40 @@ async fn secrets_in_snippets_are_masked_unless_the_owner_asks() {
     let ask = SearchMessages { redaction: Redaction::None, ..asked("needle") };
     let bare = world.app.search(&world.owner(), &ask, |_, _| {}).await.expect("found");
     assert!(bare.hits[0].snippet.contains(SECRET));
+}
+
+#[tokio::test]
+async fn what_a_mask_hides_is_not_found() {
+    let world = World::new();
+    world
+        .said(&format!("s title=key {SECRET}"), &format!("needle {SECRET} end"), "2026-11-02T00:00:00Z")
+        .await;
+    let found = async |caller: &Caller, text: &str, is_expression: bool, redaction: Redaction| {
+        let ask = SearchMessages { is_expression, redaction, ..asked(text) };
+        world.app.search(caller, &ask, |_, _| {}).await.expect(text).hits.len()
+    };
+    let agent = world.agent("me");
+    // Each of these would tell a letter or a word of the secret: by an answer, or by none.
+    for (text, is_expression) in [
+        ("ghp_abc[a-m]", true),
+        ("needle (ghp_ab…6789 x|ghp_abcd.*) end", true),
+        ("needle ghp_abcd*", false),
+        (SECRET, false),
+    ] {
+        assert_eq!(found(&agent, text, is_expression, Redaction::None).await, 0, "{text}");
+        assert_eq!(found(&world.owner(), text, is_expression, Redaction::Masked).await, 0, "{text}");
+        assert_eq!(found(&world.owner(), text, is_expression, Redaction::None).await, 1, "{text}");
+    }
+    let absent = format!("needle -{}", &SECRET[4..]);
+    assert_eq!(found(&agent, &absent, false, Redaction::Masked).await, 1, "what is hidden is not absent");
+    assert_eq!(found(&world.owner(), &absent, false, Redaction::None).await, 0);
+    assert_eq!(found(&agent, "needle -end", false, Redaction::Masked).await, 0);
+    assert_eq!(found(&agent, "ghp_ab…6789 end", true, Redaction::Masked).await, 1, "as it is shown");
+    let titled = async |query: &str| {
+        let ask = ListSessions { query: Some(query.to_owned()), ..ListSessions::default() };
+        world.app.list_sessions(&agent, &ask).await.expect(query).total
+    };
+    assert_eq!((titled("ghp_abcd").await, titled("KEY").await), (0, 1));
 }
 
 #[tokio::test]

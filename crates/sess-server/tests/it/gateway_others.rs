@@ -68,7 +68,7 @@ async fn one_list_with_filters() {
     assert!(sources(&two).iter().all(|source| source != "claude"), "{:?}", sources(&two));
     assert_eq!(sources(&gateway.get("/sessions?source=native").await), ["native"]);
     for (wrong, says) in
-        [("source=vim", "source: \"vim\" is none of"), ("scope=here", "scope must be repo or all")]
+        [("source=vim", "unknown source \"vim\""), ("scope=here", "scope must be repo or all")]
     {
         let (status, kind, message) = error(&gateway.get(&format!("/sessions?{wrong}")).await);
         assert_eq!((status, kind.as_str()), (400, "invalid_request"));
@@ -153,6 +153,15 @@ async fn messages_of_all_agents_are_found_page_by_page_and_where_a_transcript_ha
     }
     let all = gateway.get("/search?q=e*&limit=100").await.json();
     assert_eq!(json!(walked), all["hits"]);
+    let sources = |found: &Value| -> std::collections::BTreeSet<String> {
+        let hits = found["hits"].as_array().expect("hits").iter();
+        hits.map(|hit| hit["source"].as_str().expect("a source").to_owned()).collect()
+    };
+    let any = "/search?regex=1&q=%5Ba-z%5D%2B&limit=100";
+    let (all, several) =
+        (gateway.get(any).await.json(), gateway.get(&format!("{any}&source=native,codex")).await.json());
+    assert_eq!(sources(&all).len(), 3, "{all}");
+    assert_eq!(sources(&several).into_iter().collect::<Vec<_>>(), ["codex", "native"]);
     let codex = gateway.get("/search?regex=1&q=%5Ba-z%5D%2B&source=codex&limit=100").await.json();
     let hits = codex["hits"].as_array().expect("hits");
     assert!(!hits.is_empty() && hits.iter().all(|hit| hit["source"] == "codex"), "{codex}");
@@ -167,7 +176,7 @@ async fn messages_of_all_agents_are_found_page_by_page_and_where_a_transcript_ha
         (format!("q={long}"), "q must be at most 1000 bytes"),
         ("q=a&limit=0".to_owned(), "limit must be a whole number from 1 to 100"),
         ("q=a&limit=1e9".to_owned(), "limit must be a whole number from 1 to 100"),
-        ("q=a&source=vim".to_owned(), "source: \"vim\""),
+        ("q=a&source=vim".to_owned(), "unknown source \"vim\""),
         ("q=a&scope=x".to_owned(), "scope must be repo or all"),
         ("q=a&cursor=5".to_owned(), "invalid cursor"),
         (format!("q=a&cursor={position}"), "invalid cursor"),

@@ -39,7 +39,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
     let mut checks = vec![check_home(home), check_config(context), check_sqlite()];
     checks.extend(check_file_system(home));
     checks.push(check_sandbox(context));
-    if home.join("sess.db").symlink_metadata().is_ok() {
+    if context.app.has_store() {
         match context.app.health() {
             Ok(health) => {
                 let lag = health.index_lag.map_or("not made yet".to_owned(), |lag| format!("{lag} behind"));

@@ -13,14 +13,11 @@ use sess_app::{
     Handoff,
     handoff::{begin_command, resume_command},
 };
-use sess_core::{Source, session::UnknownSource};
+use sess_core::Source;
 use sess_work::quoted;
 
 use super::Context;
-use crate::{
-    cli,
-    output::{Output, Usage},
-};
+use crate::{cli, output::Output};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -33,37 +30,38 @@ struct Printed {
     /// What goes on elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
+    /// What to say in an agent that no command begins a session of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
     /// What goes on in the session's own agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<String>,
 }
 
 pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyhow::Result<()> {
-    let to: Option<Source> = args
-        .to
-        .map(|name| name.parse())
-        .transpose()
-        .map_err(|error: UnknownSource| Usage(error.to_string()))?;
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
     let cwd = handoff.session.cwd.clone();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
     let source: Source = handoff.session.source.parse().unwrap_or(Source::Native);
     let resume = resume_command(source, &id).map(|words| line(cwd.as_deref(), &words));
-    let mut printed = Printed { handoff, path: None, command: None, resume };
-    if let Some(to) = to {
+    let mut printed = Printed { handoff, path: None, command: None, prompt: None, resume };
+    if let Some(to) = args.to {
         let path = keep(&context.home()?.join("handoffs"), &id, &printed.handoff.bundle)?;
         let prompt = format!("Read {} and go on from there.", path.display());
-        let words = begin_command(to, &prompt).ok_or_else(|| {
-            Usage(format!("{to} cannot be started from a terminal: open it, and say: {prompt}"))
-        })?;
-        printed.command = Some(line(cwd.as_deref(), &words));
+        match begin_command(to, &prompt) {
+            Some(words) => printed.command = Some(line(cwd.as_deref(), &words)),
+            None => {
+                output.say(&format!("{to} is not started with a prompt: open it, and say what follows"));
+                printed.prompt = Some(prompt);
+            }
+        }
         printed.path = Some(path);
     }
     if output.json {
         return output.data(&printed);
     }
-    match &printed.command {
-        Some(command) => output.line(command)?,
+    match printed.command.as_ref().or(printed.prompt.as_ref()) {
+        Some(line) => output.line(line)?,
         None => {
             output.foreign(&printed.handoff.bundle)?;
             if let Some(resume) = &printed.resume {

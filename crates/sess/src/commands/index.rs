@@ -5,13 +5,9 @@ use std::{process::ExitCode, sync::Arc};
 use indicatif::HumanBytes;
 use serde_json::json;
 use sess_app::{IndexSize, IndexState, Indexing};
-use sess_core::session::UnknownSource;
 
 use super::{Context, Progress};
-use crate::{
-    cli,
-    output::{Output, Usage},
-};
+use crate::{cli, output::Output};
 
 /// How many sessions that could not be read are named.
 const NAMED_MAX: usize = 5;
@@ -37,13 +33,11 @@ pub async fn run(context: &Context, output: &Output, args: cli::Index) -> anyhow
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let source = args.source.map(|name| name.parse()).transpose();
-    let source = source.map_err(|error: UnknownSource| Usage(error.to_string()))?;
     let progress = Arc::new(Progress::new("indexing"));
     let bar = Arc::clone(&progress);
     let told = move |done, all| bar.set(done, all);
     let indexed = tokio::select! {
-        indexed = context.app.index_sessions(&context.caller, source, told) => indexed?,
+        indexed = context.app.index_sessions(&context.caller, args.source, told) => indexed?,
         _ = tokio::signal::ctrl_c() => {
             progress.clear();
             output.notice("stopped; what is indexed stays, and `sess index` goes on from there");

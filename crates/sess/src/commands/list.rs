@@ -3,25 +3,23 @@
 use std::collections::HashSet;
 
 use sess_app::{ListSessions, Listed, Listing, Scope};
-use sess_core::{SessionId, Timestamp, reference::PREFIX_LEN_MIN};
+use sess_core::{SessionId, Timestamp, policy::Standing, reference::PREFIX_LEN_MIN};
 
 use super::Context;
 use crate::{
     cli,
     config::now,
-    output::{Output, Usage, ago, visible},
+    output::{Output, ago, visible},
 };
 
 /// On narrower terminals ids are shown as far as they tell sessions apart, so that titles can be read.
 pub const FULL_IDS_WIDTH: usize = 110;
 
 pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow::Result<()> {
-    let source = args.source.map(|name| name.parse()).transpose();
-    let source = source.map_err(|error: sess_core::session::UnknownSource| Usage(error.to_string()))?;
     let ask = ListSessions {
         limit: Some(args.limit),
         scope: args.scope.into(),
-        source,
+        source: args.source,
         query: args.query,
         include_archived: args.archived,
     };
@@ -31,10 +29,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     }
     let is_filtered = ask.source.is_some() || ask.query.is_some() || ask.scope == Scope::Repo;
     if listing.sessions.is_empty() {
-        output.say(if is_filtered {
-            "no session fits; `sess list` alone shows all"
-        } else {
-            "no sessions; `sess import` brings some in, `sess demo` shows what they are for"
+        output.say(match context.caller.standing {
+            _ if is_filtered => "no session fits; `sess list` alone shows all",
+            Standing::Agent => "no sessions besides the one that asks, which is not listed",
+            Standing::Owner => {
+                "no sessions; `sess import` brings some in, `sess demo` shows what they are for"
+            }
         });
         return Ok(());
     }
@@ -81,7 +81,8 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
         Refs::None => String::new(),
     };
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let id_len = if is_narrow { telling_len(&listing.sessions) } else { usize::MAX };
+    let id_len =
+        if is_narrow { telling_len(listing.sessions.iter().map(|session| &*session.id)) } else { usize::MAX };
     let rows = listing.sessions.iter().enumerate().map(|(index, session)| {
         let updated =
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
@@ -97,17 +98,17 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
     output.table(&["REF", "ID", "TITLE", "MESSAGES", "ACTIVE", "AGENT"], 2, &rows.collect::<Vec<_>>())
 }
 
-/// Returns how much of each id tells these sessions apart, and is taken as a reference.
-fn telling_len(sessions: &[Listed]) -> usize {
+/// Returns how much of each id tells sessions apart, and is taken as a reference.
+pub fn telling_len<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usize {
     let is_telling = |len: &usize| {
-        let beginnings: HashSet<&str> = sessions.iter().map(|session| beginning(&session.id, *len)).collect();
-        beginnings.len() == sessions.len()
+        let beginnings: HashSet<&str> = ids.clone().map(|id| beginning(id, *len)).collect();
+        beginnings.len() == ids.clone().count()
     };
     (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
 }
 
 /// Returns so many characters of an id. Whose it is does not count: that alone names nothing.
-fn beginning(id: &str, len: usize) -> &str {
+pub fn beginning(id: &str, len: usize) -> &str {
     let native = id.find(':').map_or(0, |colon| colon + 1);
     id.get(..native.saturating_add(len)).unwrap_or(id)
 }

@@ -2,27 +2,26 @@
 
 use console::{Style, truncate_str};
 use sess_app::SearchMessages;
-use sess_core::{Timestamp, session::UnknownSource};
+use sess_core::Timestamp;
 
 use super::{Context, Progress};
 use crate::{
     cli,
     config::now,
-    output::{Output, Usage, ago, one_line},
+    output::{Output, ago, one_line},
 };
 
 pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyhow::Result<()> {
-    let source = args.source.map(|name| name.parse()).transpose();
     let ask = SearchMessages {
         text: args.words.join(" "),
         is_expression: args.regex,
         scope: args.scope.into(),
-        source: source.map_err(|error: UnknownSource| Usage(error.to_string()))?,
+        sources: args.source.into_iter().collect(),
         limit: Some(args.limit),
         before: args.before,
         redaction: context.redaction,
     };
-    if context.home()?.join("sess.db").exists() {
+    if context.app.has_store() {
         let progress = Progress::new("indexing messages");
         context.app.catch_up(&|done, all| progress.set(done, all)).await?;
     }

@@ -1,18 +1,19 @@
 //! `sess snapshot`: copies of other agents' sessions, for when their agents delete them.
 
-use std::collections::HashSet;
-
 use console::Style;
 use indicatif::HumanBytes;
 use serde_json::json;
-use sess_app::{SnapshotRow, Snapshots};
-use sess_core::{SessionId, Timestamp, reference::PREFIX_LEN_MIN, session::UnknownSource};
+use sess_app::Snapshots;
+use sess_core::Timestamp;
 
-use super::{Context, Progress, list::FULL_IDS_WIDTH};
+use super::{
+    Context, Progress,
+    list::{FULL_IDS_WIDTH, beginning, telling_len},
+};
 use crate::{
     cli::{self, SnapshotCommand},
     config::now,
-    output::{Output, Usage, ago, visible},
+    output::{Output, ago, visible},
 };
 
 /// How many sessions that could not be copied are named.
@@ -24,11 +25,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Snapshot) -> any
         Some(SnapshotCommand::Forget { reference }) => return forget(context, output, &reference).await,
         None => {}
     }
-    let source = args.source.map(|name| name.parse()).transpose();
-    let source = source.map_err(|error: UnknownSource| Usage(error.to_string()))?;
     let progress = Progress::new("copying");
     let told = move |done, all| progress.set(done, all);
-    let taken = context.app.take_snapshots(&context.caller, source, told).await?;
+    let taken = context.app.take_snapshots(&context.caller, args.source, told).await?;
     if output.json {
         return output.data(&taken);
     }
@@ -87,11 +86,11 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     // Sub-agents' are a part of their session.
     let shown: Vec<_> = rows.snapshots.iter().filter(|row| row.parent.is_none()).collect();
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let id_len = if is_narrow { telling_len(&shown) } else { usize::MAX };
+    let id_len = if is_narrow { telling_len(shown.iter().map(|row| &*row.id)) } else { usize::MAX };
     let cells = shown.iter().map(|row| {
         let title = if row.title.is_empty() { "(untitled)" } else { &row.title };
         vec![
-            short(&row.id, id_len),
+            beginning(&row.id, id_len).to_owned(),
             title.to_owned(),
             row.num_messages.to_string(),
             since(&row.updated_at),
@@ -109,21 +108,6 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
         output.line(&line)?;
     }
     Ok(())
-}
-
-/// Returns how much of each native id tells these snapshots apart, and is taken as a reference.
-fn telling_len(rows: &[&SnapshotRow]) -> usize {
-    let is_telling = |len: &usize| {
-        let beginnings: HashSet<String> = rows.iter().map(|row| short(&row.id, *len)).collect();
-        beginnings.len() == rows.len()
-    };
-    (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
-}
-
-/// Cuts the native part of an id.
-fn short(id: &str, len: usize) -> String {
-    let (source, native) = id.split_once(':').unwrap_or_default();
-    format!("{source}:{}", native.chars().take(len).collect::<String>())
 }
 
 async fn forget(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {

@@ -371,6 +371,20 @@ fn opencode_with_comments_in_its_name_is_edited_there() {
 }
 
 #[test]
+fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
+    let world = World::new();
+    let inline = "mcp_servers = { other = { command = \"x\" } }\n";
+    let path = put(&world, ".codex/config.toml", inline);
+    for args in [&["install", "codex"][..], &["install", "codex", "--dry-run"]] {
+        let refused = world.run(args.iter().copied());
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.stderr.contains("cannot be edited here; add this to it:"), "{refused:?}");
+        assert!(refused.stderr.contains("[mcp_servers.sess]\ncommand = "), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(path).expect("readable"), inline);
+}
+
+#[test]
 fn keys_around_the_change_are_masked_when_it_is_shown() {
     let world = World::new();
     let secret = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ";

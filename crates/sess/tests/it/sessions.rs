@@ -158,6 +158,43 @@ fn search_finds_words_phrases_beginnings_and_leaves_out() {
 }
 
 #[test]
+fn a_search_that_cannot_be_made_is_refused_in_a_sentence() {
+    let world = World::with_sessions();
+    let refused = world.run(["search", "-e", "("]);
+    refused.fails(2, "\"(\" is no regular expression: ");
+    assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+    assert!(refused.stderr.contains("search for words"), "{refused:?}");
+    assert_eq!(
+        world.run(["search", "-n", "-5", "question"]).code,
+        0,
+        "as many as usual, like `sess list -n -5`"
+    );
+}
+
+#[test]
+fn a_handoff_to_an_agent_without_a_command_says_what_to_say_there() {
+    let world = World::with_sessions();
+    let handed = world.run(["handoff", "new-session", "--to", "zed"]);
+    assert_eq!(handed.code, 0, "{handed:?}");
+    assert!(
+        handed.stdout.starts_with("Read ")
+            && handed.stdout.ends_with("new-session.md and go on from there.\n")
+    );
+    assert!(handed.stderr.starts_with("zed is not started with a prompt"), "{handed:?}");
+    let data = world.json(["handoff", "new-session", "--to", "zed"]);
+    let path = data["path"].as_str().expect("a path");
+    assert!(std::fs::read_to_string(path).expect("the bundle").contains("# Handoff: Failing uploads"));
+    assert!(data["prompt"].as_str().expect("a prompt").contains(path) && data.get("command").is_none());
+    world.fails(["handoff", "new-session", "--to", "nobody"], 2, "unknown source \"nobody\"");
+}
+
+#[test]
+fn an_agent_that_is_alone_is_not_told_to_import() {
+    let listed = World::new().run_env(&[("CLAUDE_CODE_SESSION_ID", "alone")], ["list"]);
+    assert_eq!(listed.stderr, "no sessions besides the one that asks, which is not listed\n");
+}
+
+#[test]
 fn the_owner_stars_renames_and_archives() {
     let world = World::with_sessions();
     let starred = world.run(["star", "-1"]);

@@ -25,12 +25,7 @@ pub(in crate::gateway) async fn search(call: Call, access: Access) -> Result<Res
         text: text.to_owned(),
         is_expression: query.flag("regex")?.unwrap_or(false),
         scope: scope(query)?,
-        source: match query.text("source") {
-            None => None,
-            Some(name) => Some(name.parse().map_err(|_| {
-                Problem::invalid(format!("source: {name:?} is no agent whose sessions are read here"))
-            })?),
-        },
+        sources: sess_app::sources(&query.list("source"))?,
         limit: query.number("limit", 1..=HITS_MAX)?.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
         before: before.map_err(|error| Problem::invalid(error.to_string()))?,
         redaction: Redaction::Masked,
@@ -44,7 +39,7 @@ pub(in crate::gateway) async fn search(call: Call, access: Access) -> Result<Res
 }
 
 fn hit(app: &App, found: SearchHit) -> Result<search::SearchHit, sess_app::Error> {
-    let SearchHit { session, message_id, spot, role, snippet, .. } = found;
+    let SearchHit { session, message_id, seq, spot, role, snippet, .. } = found;
     // Another agent's session is listed with its source before its id.
     let id = session.id.strip_prefix(&format!("{}:", session.source)).unwrap_or(&session.id).to_owned();
     Ok(search::SearchHit {
@@ -53,7 +48,7 @@ fn hit(app: &App, found: SearchHit) -> Result<search::SearchHit, sess_app::Error
         source: session.source,
         title: session.title,
         message_id,
-        seq: spot.seq,
+        seq,
         role: match role {
             Role::User => messages::Role::User,
             Role::Assistant => messages::Role::Assistant,

@@ -103,6 +103,12 @@ fn put_whole(
     Ok(Change { path, action, note: None, before: now, after, record: Some(record) })
 }
 
+/// Returns a file that has these entries and nothing else.
+fn by_hand(format: Format, entries: &[Entry]) -> String {
+    let add = |text: String, entry| format.insert(&text, entry).map_or(text.clone(), |(more, _)| more);
+    entries.iter().fold(String::new(), add)
+}
+
 fn put_entries(
     path: PathBuf,
     now: Option<Vec<u8>>,
@@ -110,7 +116,18 @@ fn put_entries(
     format: Format,
     entries: &[Entry],
 ) -> anyhow::Result<Change> {
-    let refused = |refusal: Refusal| anyhow!("{} is left alone: {refusal}", path.display());
+    let refused = |refusal: Refusal| match refusal {
+        Refusal::Style => {
+            anyhow!(
+                "{} is left alone: {refusal}; add this to it:\n{}",
+                path.display(),
+                by_hand(format, entries)
+            )
+        }
+        Refusal::Unparsable(_) | Refusal::Shape { .. } => {
+            anyhow!("{} is left alone: {refusal}", path.display())
+        }
+    };
     let text_now = text(&path, now.as_deref())?;
     let is_recorded = |entry: &Entry| {
         written.is_some_and(|written| written.entries.iter().any(|put| put.entry() == *entry))

@@ -45,7 +45,7 @@ pub enum Refusal {
     Unparsable(String),
     #[error("{at} is not {expected} in it; mend it first")]
     Shape { at: String, expected: &'static str },
-    #[error("it is written in a way that cannot be edited here; add what --dry-run would have added by hand")]
+    #[error("it is written in a way that cannot be edited here")]
     Style,
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sess_readers::Homes;
+use sess_work::quoted;
 
 use super::{
     claude, codex, cursor,
@@ -65,13 +66,7 @@ impl Machine<'_> {
 
     /// Returns the command line that tells a starting session of a host what waits for it.
     pub fn hook(&self, host: HostName) -> String {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        let program = if self.program.chars().all(is_plain) {
-            self.program.to_owned()
-        } else {
-            format!("'{}'", self.program.replace('\'', r"'\''"))
-        };
-        format!("{program} hook session-start {}", host.as_str())
+        format!("{} hook session-start {}", quoted(self.program), host.as_str())
     }
 }
 
