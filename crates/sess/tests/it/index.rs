@@ -75,7 +75,7 @@ fn whoever_breaks_it_off_keeps_what_is_done() {
         );
         let count =
             |it: rusqlite::Connection| it.query_row("SELECT count(*) FROM filters", [], |row| row.get(0));
-        connection.and_then(count).is_ok_and(|count: u64| count > 0)
+        connection.and_then(count).is_ok_and(|count: i64| count > 0)
     };
     let begun = Instant::now();
     while !has_one() {
