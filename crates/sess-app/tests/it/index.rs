@@ -130,7 +130,7 @@ fn made(
             (false, 7) => format!("\"{start} {end}\""),
             (false, 8) => format!("-{whole}"),
             (false, 9) => end,
-            (false, 10) => format!("{}x", start),
+            (false, 10) => format!("{start}x"),
             (false, _) => word.iter().take(2).collect(),
             (true, 0 | 1) => escape(&whole),
             (true, 2) => escape(&whole.to_uppercase()),

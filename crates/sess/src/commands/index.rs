@@ -22,9 +22,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Index) -> anyhow
     if args.status {
         let state = context.app.index_state(&context.caller).await?;
         if output.json {
-            output.data(&state)?
+            output.data(&state)?;
         } else {
-            say_state(output, &state)?
+            say_state(output, &state)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
