@@ -36,7 +36,7 @@ impl Reader for Amp {
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
         let (file, _) = files::open(path)?;
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut telling = Telling { take, told: Told::default(), last };
         let walked = document::walk(path, file, u64::MAX, &["messages"], &mut |name, value| match name {
             "messages" => telling.message(value),

@@ -79,7 +79,7 @@ impl Reader for Claude {
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
         let links = Links::of(path)?;
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut reading = Reading { take, pending: None, last, unknown: 0 };
         let mut titles = Titles::default();
         let mut told = Told::default();

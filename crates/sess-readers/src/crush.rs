@@ -47,7 +47,7 @@ impl Reader for Crush {
             Ok(Some((format!("{} WHERE rowid = ?1", messages.select(&MESSAGE)), keys, children)))
         })?;
         let (sql, keys, children) = found.ok_or_else(|| Error::Gone(path.clone()))?;
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut telling = Telling { take, children, last, told: Told::default() };
         database.step(&keys, |it, key| message(it, &sql, key), |message| telling.message(message))?;
         Ok(telling.told)

@@ -41,7 +41,7 @@ impl Reader for DockerAgent {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut telling = Telling { take, last, told: Told::default() };
         let path = &session.place.path;
         let mut database = Database::at(path);

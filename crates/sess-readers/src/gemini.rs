@@ -64,7 +64,7 @@ impl Reader for Gemini {
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut telling = Telling::new(last, take);
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let log = Log::of(path)?;

@@ -39,7 +39,7 @@ impl Reader for Goose {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let last = session.created_at.unwrap_or(session.updated_at);
+        let last = session.began_at();
         let mut telling = Telling { take, last, is_compacted: false, told: Told::default() };
         let path = &session.place.path;
         if path.extension().is_some_and(|extension| extension == "jsonl") {

@@ -54,7 +54,7 @@ impl Reader for Openclaw {
             tree.add(line)?;
             Some(ControlFlow::Continue(()))
         })?;
-        let at = session.created_at.unwrap_or(session.updated_at);
+        let at = session.began_at();
         let mut telling = Telling::new(take, tree.live(), children, at);
         let mut told = Told::default();
         events.each(path, &mut told, |line| telling.event(line))?;

@@ -41,7 +41,7 @@ impl Reader for Opencode {
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
-        let at = session.created_at.unwrap_or(session.updated_at);
+        let at = session.began_at();
         let path = &session.place.path;
         if is_legacy(path) {
             return read_legacy(session, Telling::new(take, at, revert(&legacy_info(path)?)));

@@ -66,7 +66,7 @@ impl Reader for Zed {
         let document = String::from_utf8_lossy(&document);
         let thread: Thread<'_> = serde_json::from_str(&document)
             .map_err(|error| format(format!("thread {}: {error}", session.id)))?;
-        let at = session.created_at.unwrap_or(session.updated_at);
+        let at = session.began_at();
         let mut telling = Telling { take, at, children, model: None, usage: None, told: Told::default() };
         telling.thread(&thread);
         Ok(telling.told)

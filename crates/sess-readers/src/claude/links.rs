@@ -1,11 +1,6 @@
 //! Which records of a transcript are still part of the conversation.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    ops::ControlFlow,
-    path::Path,
-};
+use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::{
     Result, Told,
     files::{self, Lines},
+    session::name,
 };
 
 /// The tree that the records of one file form: a few dozen bytes a record.
@@ -59,13 +55,6 @@ struct Node {
     is_spoken: bool,
 }
 
-/// Names a record in little memory; two of one file are told apart but for one chance in 10^13.
-fn name(uuid: &RawValue) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    uuid.get().hash(&mut hasher);
-    hasher.finish()
-}
-
 impl Links {
     pub(super) fn of(path: &Path) -> Result<Self> {
         let mut nodes: Vec<Node> = Vec::new();
@@ -79,21 +68,21 @@ impl Links {
             let go_on = Some(ControlFlow::Continue(()));
             if let Some(named) = link.leaf_uuid {
                 // Fresh as long as nothing is said after it.
-                leaf = places.get(&name(named)).copied().or(leaf);
+                leaf = places.get(&name(named.get())).copied().or(leaf);
             }
             let Some(uuid) = link.uuid else { return go_on };
             let Ok(place) = u32::try_from(nodes.len()) else { return Some(ControlFlow::Break(())) };
-            if places.contains_key(&name(uuid)) {
+            if places.contains_key(&name(uuid.get())) {
                 left.insert(start, Left::Repeated);
                 return go_on;
             }
-            let by_name = |uuid: &RawValue| places.get(&name(uuid)).copied();
+            let by_name = |uuid: &RawValue| places.get(&name(uuid.get())).copied();
             let is_compaction = link.subtype.is_some_and(|subtype| subtype.get() == "\"compact_boundary\"");
             let parent =
                 link.parent_uuid.and_then(by_name).or_else(|| link.logical_parent_uuid.and_then(by_name));
             let is_null = |uuid: &&RawValue| uuid.get() == "null";
             match link.parent_uuid.or(link.logical_parent_uuid).filter(|uuid| !is_null(uuid)) {
-                Some(lost) if parent.is_none() => open.push((place, name(lost), leaf)),
+                Some(lost) if parent.is_none() => open.push((place, name(lost.get()), leaf)),
                 _ => {}
             }
             // Older versions did not say what a compaction follows: it is what was there.
@@ -102,7 +91,7 @@ impl Links {
             let is_result = link.message.is_some_and(|message| message.get().contains("\"tool_result\""));
             let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
             nodes.push(Node { start, parent, is_spoken });
-            places.insert(name(uuid), place);
+            places.insert(name(uuid.get()), place);
             // A title, say, may have an id too, and hangs on nothing.
             if CHAINED.contains(&kind) {
                 leaf = Some(place);

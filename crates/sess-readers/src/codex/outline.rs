@@ -1,14 +1,9 @@
 //! What a first pass over a rollout finds: what is in it twice, and what was rolled back.
 
-use std::{
-    collections::HashSet,
-    hash::{DefaultHasher, Hash, Hasher},
-    ops::Range,
-    path::Path,
-};
+use std::{collections::HashSet, ops::Range, path::Path};
 
 use super::{record::Line, rollout};
-use crate::Result;
+use crate::{Result, session::name};
 
 /// A few bytes a tool call and a turn; the rest does not grow with the file.
 #[derive(Default)]
@@ -81,10 +76,4 @@ impl Outline {
     pub(super) fn has_call(&self, id: &str) -> bool {
         self.calls.contains(&name(id))
     }
-}
-
-fn name(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
 }

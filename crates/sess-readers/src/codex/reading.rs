@@ -74,7 +74,7 @@ impl<'a, 'b> Reading<'a, 'b> {
             take,
             told: Told::default(),
             pending: None,
-            last: session.created_at.unwrap_or(session.updated_at),
+            last: session.began_at(),
             model: None,
             is_rewound: false,
             children: HashSet::new(),

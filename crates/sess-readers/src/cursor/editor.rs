@@ -121,7 +121,7 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         Ok(Some((composer.conversation().cloned().collect::<Vec<_>>(), keys)))
     })?;
     let Some((conversation, keys)) = found else { return Err(Error::Gone(path.clone())) };
-    let last = session.created_at.unwrap_or(session.updated_at);
+    let last = session.began_at();
     let mut telling = Telling { take, told: Told::default(), last };
     if keys.is_empty() {
         let _ = conversation.iter().try_for_each(|bubble| telling.bubble(bubble));

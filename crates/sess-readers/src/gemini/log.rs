@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
     io,
     ops::ControlFlow,
     os::unix::fs::FileExt,
@@ -17,6 +16,7 @@ use crate::{
     Error, Result, Told,
     files::{self, Lines},
     json,
+    session::name,
 };
 
 /// The messages of a log, in the order in which they were first said; some dozen bytes each.
@@ -233,11 +233,4 @@ impl Kept {
         let record: Record<'_> = serde_json::from_str(message).ok()?;
         Some(Self { id: name(&record.id?), kind: record.kind })
     }
-}
-
-/// Names a message in little memory.
-fn name(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
 }

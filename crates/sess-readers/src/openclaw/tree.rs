@@ -1,12 +1,11 @@
 //! Which events of a transcript are still part of the conversation.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::session::name;
 
 /// The tree that the events of one transcript form: a few dozen bytes an event.
 #[derive(Default)]
@@ -30,13 +29,6 @@ struct Link {
 
 fn absent() -> Value {
     Value::Bool(false)
-}
-
-/// Names an event in little memory; two of one transcript are told apart but for one chance in 10^13.
-fn name(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
 }
 
 impl Tree {
