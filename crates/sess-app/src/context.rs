@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
     MessageId, SessionKey, Source, Timestamp,
+    identity::{Evidence, SESS_SESSION},
     policy::{self, Standing},
     redact::redact,
     session::Session,
@@ -237,7 +238,10 @@ impl App {
         if caller.standing == Standing::Owner {
             return Err(Error::Invalid("only an agent has a current session; use read_session".to_owned()));
         }
-        if !caller.identity.evidence.names_caller() && caller.run.is_none() {
+        let evidence = &caller.identity.evidence;
+        // What a parent left in the environment is right for whatever is no host with sessions of its own.
+        let is_inherited = *evidence == Evidence::Env(SESS_SESSION) && caller.host.is_none();
+        if !evidence.names_caller() && !is_inherited && caller.run.is_none() {
             return Err(Error::NotFound(
                 "which session calls is not known, so what was compacted in it cannot be told; have this server \
                  started as `sess mcp --session <source>:<id>`, or find an earlier session with list_sessions"

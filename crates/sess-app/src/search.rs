@@ -447,9 +447,9 @@ fn expression(text: &str) -> Result<Matcher> {
     matcher.expression(text).map_err(|error| {
         // The last line of what the parser says is the reason; the ones before draw where it stands.
         let said = error.to_string();
-        let reason = said.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
+        let reason = said.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").trim_end_matches('.');
         Error::Invalid(format!(
-            "{text:?} is no regular expression: {reason}; put a \\ before a sign that stands for itself, or search \
+            "this is no regular expression: {reason}; put a \\ before a sign that stands for itself, or search \
              for words"
         ))
     })?;

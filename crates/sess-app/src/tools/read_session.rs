@@ -19,7 +19,7 @@ pub(super) struct Args {
     session_id: Option<String>,
     /// A message id or sequence number: read the part around it instead of the newest part.
     #[serde(default)]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("type" = ["string", "integer", "null"]))]
     around: Option<Value>,
     /// Show tool calls and their results (the default).
     #[serde(default)]

@@ -262,6 +262,9 @@ async fn of_an_agent_that_does_not_say_who_it_is_the_session_at_work_there_is_le
     assert!(is_hidden(&machine, &app.cli_caller(&marked), &now).await);
     let unknown = app.read_compacted(&gemini, None).await.expect_err("whose?").to_string();
     assert!(unknown.starts_with("which session calls is not known"), "{unknown}");
+    let inherited = Signals { env: vec![("SESS_SESSION".to_owned(), "s1".to_owned())], ..Signals::default() };
+    let ours = app.read_compacted(&app.caller(&inherited), None).await.expect_err("not yet").to_string();
+    assert!(ours.starts_with("nothing of this session (native:s1) is kept"), "{ours}");
     let thread = Signals { thread_id: Some("t1".to_owned()), ..Signals::default() };
     let unkept = app.read_compacted(&app.caller(&thread), None).await.expect_err("no file").to_string();
     assert!(unkept.starts_with("nothing of this session (codex:t1) is kept"), "{unkept}");
@@ -429,6 +432,36 @@ async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
     assert_eq!(machine.found(words("scrap")).await, Vec::<String>::new());
     let only = machine.found(SearchMessages { sources: vec![Source::Native], ..words("retry") }).await;
     assert_eq!(only.len(), 1, "{only:?}");
+}
+
+#[tokio::test]
+async fn the_number_of_a_message_is_one_wherever_it_is_told() {
+    let machine = Machine::of(&ALL);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let ask = SearchMessages { is_expression: true, limit: Some(100), ..words("[a-z]") };
+    let hits = app.search(&owner, &ask, |_, _| {}).await.expect("found").hits;
+    assert!(hits.len() > 20, "{}", hits.len());
+    for hit in hits {
+        let page = app.transcript_page(&owner, &hit.session.id, None, 1_000, true).await.expect("a page");
+        let message = page.messages.iter().find(|message| message.seq == hit.seq).expect("its message");
+        let id = serde_json::from_str::<serde_json::Value>(message.json.get()).expect("JSON")["id"].clone();
+        assert_eq!(id, hit.message_id, "{}", hit.session.id);
+        let around = async |around: String| {
+            let ask = ReadSession {
+                session_id: hit.session.id.clone(),
+                around: Some(around),
+                max_bytes: Some(1_000),
+                ..ReadSession::default()
+            };
+            app.read_session(&owner, &ask).await.expect("read").transcript
+        };
+        assert_eq!(
+            around(hit.seq.to_string()).await,
+            around(hit.message_id.clone()).await,
+            "{}",
+            hit.session.id
+        );
+    }
 }
 
 #[tokio::test]

@@ -73,6 +73,8 @@ fn arguments_are_closed_and_name_what_is_required() {
     check("exit_plan_mode", &[], json!([]));
     check("list_sessions", &["limit", "scope", "source", "query", "include_archived"], json!([]));
     check("read_session", &["session_id", "around", "include_tools", "max_bytes"], json!(["session_id"]));
+    let around = &tool("read_session").input_schema["properties"]["around"]["type"];
+    assert_eq!(*around, json!(["string", "integer", "null"]), "a message's id or its number");
     check("sessions_list", &["kinds", "limit", "activeMinutes", "messageLimit"], json!([]));
     check("sessions_history", &["sessionKey", "limit", "includeTools"], json!(["sessionKey"]));
     check("sessions_send", &["sessionKey", "message", "timeoutSeconds"], json!(["sessionKey", "message"]));
