@@ -76,8 +76,9 @@ impl Work {
             .next("sess work list --ready"))
     }
 
-    /// Takes the first session that is ready, and that nobody else was faster with.
-    pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Claimed> {
+    /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
+    pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
+        self.check_place(options)?;
         for _ in 0..TRIES_MAX {
             let rows = self.list(&self.see()?)?;
             let ready = rows.into_iter().filter(|row| {
@@ -91,7 +92,7 @@ impl Work {
                     }
                     taken => {
                         let (seen, record, is_resumed) = taken?;
-                        return self.settled(seen, record, options, is_resumed);
+                        return self.settled(seen, record, options, is_resumed).map(Some);
                     }
                 }
             }
@@ -99,10 +100,19 @@ impl Work {
                 break;
             }
         }
-        Err(Error::wrong_state("nothing is ready to be claimed").next("sess work list"))
+        Ok(None)
+    }
+
+    /// Fails when the workspace that is asked for cannot be made: nobody else shall wait for a session by that.
+    fn check_place(&self, options: &ClaimOptions) -> Result<()> {
+        match options.workspace {
+            Workspace::Clone => self.remote_of_clones().map(drop),
+            Workspace::Worktree | Workspace::None => Ok(()),
+        }
     }
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
+        self.check_place(options)?;
         let entry = seen.tree.entries.get(slug);
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
@@ -182,7 +192,8 @@ impl Work {
         };
         self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
-        if !is_resumed {
+        // The fence is written last: without it, whoever claimed the session was stopped on the way.
+        if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
             self.bring_plan(slug, &record)?;
         }
         if let Some(path) = &workspace {
@@ -203,6 +214,7 @@ impl Work {
             return Err(Error::usage("--force needs a reason, for whoever loses the session")
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
+        self.check_place(options)?;
         let mut seen = self.see()?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =

@@ -85,6 +85,12 @@ impl Seen {
         self.view.claims.get(slug)
     }
 
+    /// Returns why the ref of a session's claim leads to none.
+    pub(crate) fn damage(&self, slug: &Slug) -> Option<&str> {
+        let damaged = self.view.damaged.iter().find(|(name, _)| name == slug.as_str());
+        damaged.map(|(_, reason)| reason.as_str())
+    }
+
     /// Returns the last commit of a session's branch that others see; of what waits to be merged, the last of those
     /// that it was made of, which its claim keeps also when the branch is gone.
     pub(crate) fn shared_tip(&self, slug: &Slug) -> Option<&Oid> {
@@ -143,7 +149,7 @@ impl Work {
 
     /// Fails unless the caller may do this with a session now.
     pub(crate) fn check(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<()> {
-        if let Some((_, reason)) = seen.view.damaged.iter().find(|(name, _)| name == slug.as_str()) {
+        if let Some(reason) = seen.damage(slug) {
             return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
                 .next("sess work doctor --repair"));
         }

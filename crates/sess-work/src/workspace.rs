@@ -230,13 +230,16 @@ impl Work {
         if added.is_ok() { Ok(()) } else { Err(crate::git::failed(&asked, &added)) }
     }
 
+    /// Returns the remote that a clone of its own talks to.
+    pub(crate) fn remote_of_clones(&self) -> Result<&str> {
+        self.repo.remote.as_deref().ok_or_else(|| {
+            Error::wrong_state("a clone of its own needs a remote, and this repository has none")
+                .next("git remote add origin <url>")
+        })
+    }
+
     fn add_clone(&self, slug: &Slug, path: &Path) -> Result<()> {
-        let Some(remote) = &self.repo.remote else {
-            return Err(Error::wrong_state(
-                "a clone of its own needs a remote, and this repository has none",
-            )
-            .next(format!("sess work claim {slug}")));
-        };
+        let remote = self.remote_of_clones()?;
         let url = self.repo.git.text(["remote", "get-url", "--end-of-options", remote])?;
         // Under another name until everything is there: half a clone would be taken for a workspace.
         let _turn = self.repo.lock("worktree")?;
@@ -520,6 +523,13 @@ impl Work {
             }
             _ => repo.text_at(&tip, name),
         })?;
+        // Asked before anything moves.
+        if let Some(path) = &workspace
+            && let Some((name, _)) = files.iter().find(|(name, _)| !is_inside(path, name))
+        {
+            return Err(Error::policy(format!("{name} would be written through a link"))
+                .next(format!("ls -l {}", crate::quoted(path.display()))));
+        }
         let mut edits = Vec::new();
         for (path, text) in files {
             edits.push(Edit::Put(
@@ -537,10 +547,6 @@ impl Work {
             for (edit, (name, text)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
-                if !is_inside(path, name) {
-                    return Err(Error::policy(format!("{name} would be written through a link"))
-                        .next(format!("ls -l {}", crate::quoted(path.display()))));
-                }
                 put(&path.join(name), text)?;
             }
             mark_plans(path);
