@@ -53,7 +53,7 @@ impl Work {
             let mut seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                let record = self.renewed(record, |_| {})?;
+                let record = self.renewed(record)?;
                 seen.view.claims.insert(slug.clone(), record.clone());
                 return Ok((seen, record, true));
             }
@@ -316,8 +316,28 @@ impl Work {
         self.replaced(record, |_| {}, branch.as_slice(), false)
     }
 
-    fn renewed(&self, record: &Record, change: impl Fn(&mut Claim)) -> Result<Record> {
-        self.replaced(record, change, &[], false)
+    /// Renews the lease. That of what waits to be merged does not lapse, and since when it waits stays known.
+    fn renewed(&self, record: &Record) -> Result<Record> {
+        if record.claim.waits() {
+            return Ok(record.clone());
+        }
+        self.replaced(record, |_| {}, &[], false)
+    }
+
+    /// Looks, as far as the remote can be asked, and renews the lease of a session that is the caller's.
+    ///
+    /// Whoever only wants to know something is not refused because that failed.
+    pub(crate) fn see_and_keep(&self, slug: &Slug) -> Result<Seen> {
+        let mut seen = self.see_or_recall()?;
+        if seen.view.is_old {
+            return Ok(seen);
+        }
+        let Ok(record) = self.own_record(slug, &seen) else { return Ok(seen) };
+        match self.renewed(&record) {
+            Ok(record) => drop(seen.view.claims.insert(slug.clone(), record)),
+            Err(error) => tracing::warn!(%error, "the lease was not renewed"),
+        }
+        Ok(seen)
     }
 
     /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
@@ -477,11 +497,13 @@ impl Work {
             branch.as_slice(),
             true,
         )?;
-        if record.claim.waits() {
+        let (branch, base) = (slug.branch(), &self.repo.base);
+        if self.forget_landed(slug)? {
+            notices
+                .push(format!("what waited to be merged is taken back: do not bring it to {base} any more"));
+        } else if record.claim.waits() {
             notices.push(format!(
-                "what waited to be merged is taken back: close the pull request from {} to {}",
-                slug.branch(),
-                self.repo.base
+                "what waited to be merged is taken back: close the pull request from {branch} to {base}"
             ));
         }
         if let Err(error) = self.roll_forward() {
@@ -510,7 +532,9 @@ impl Work {
                 })?
             }
         };
+        // Whoever takes the session later has to be able to work by it.
         Brief::parse(&text)
+            .and_then(|brief| brief.check_ready(slug))
             .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
         let plan = self.repo.write_blob(text.as_bytes())?;
         if plan == record.claim.plan {

@@ -43,7 +43,8 @@ pub enum Land {
     Push,
     /// Somebody merges the session's branch, because nobody may push to the base.
     Pr,
-    /// Nothing leaves this clone.
+    /// Its owner brings it there in some other way: what is to land is a commit in this clone. The branch is shared all
+    /// the same, so that others can go on with it.
     None,
 }
 
@@ -173,9 +174,9 @@ impl Work {
         Ok(self.chain(slug, seen)?.iter().any(|claim| claim.owner.includes(&self.owner)))
     }
 
-    /// Fails unless a session is the caller's.
+    /// Fails unless a session is the caller's; renews its lease.
     pub fn check_own(&self, slug: &Slug) -> Result<()> {
-        self.record_for(Verb::End, slug, &self.see_or_recall()?).map(drop)
+        self.record_for(Verb::End, slug, &self.see_and_keep(slug)?).map(drop)
     }
 
     /// Returns the record of a session that the caller has and goes on with.

@@ -582,6 +582,7 @@ impl Work {
         landed: &[Oid],
         notices: &mut Vec<String>,
     ) -> Result<()> {
+        self.forget_landed(slug)?;
         let tip = self.tip(slug)?;
         let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
         if let Some(tip) = &tip {
@@ -634,6 +635,20 @@ impl Work {
         let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
         Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Returns the files of a workspace that are changed or new and not committed, as far as they match one of the
+    /// pathspecs. What was copied into it is not new.
+    pub(crate) fn uncommitted_in<'a>(
+        &self,
+        workspace: &Path,
+        pathspecs: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<String>> {
+        let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
+        let told = self.repo.git.at(workspace).text(asked.into_iter().chain(pathspecs))?;
+        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
+        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(workspace, name));
+        Ok(own.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Says what a workspace has that is nowhere else, if there is something.
