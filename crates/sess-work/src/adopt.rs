@@ -69,10 +69,7 @@ impl Work {
         };
         let mut now = begun.branch.clone();
         match self.adopted(&begun, &mut now, &draft, seen) {
-            Ok((slug, record)) => {
-                self.bring_plan(&slug, &record)?;
-                self.settled(self.see()?, record, &ClaimOptions::default(), false)
-            }
+            Ok(record) => self.settled(self.see()?, record, &ClaimOptions::default(), false),
             Err(error) => {
                 if let (Some(before), Some(now)) = (&begun.branch, &now)
                     && before != now
@@ -91,7 +88,7 @@ impl Work {
         branch: &mut Option<String>,
         draft: &Draft,
         mut seen: Seen,
-    ) -> Result<(Slug, Record)> {
+    ) -> Result<Record> {
         let started = Instant::now();
         let wanted = match begun.slug() {
             Some(slug) => slug,
@@ -123,12 +120,12 @@ impl Work {
                 Move { name: self.repo.claim_ref(&slug), from: None, to: Some(record.oid.clone()) },
             ];
             match self.advance_base(&base, &commit, &moves)? {
-                Moved::Done => return Ok((slug, record)),
+                Moved::Done => return Ok(record),
                 Moved::Overtaken { .. } => {
                     seen = self.see()?;
                     // It went through, and others came right after it.
                     if seen.record(&slug).is_some_and(|now| now.oid == record.oid) {
-                        return Ok((slug, record));
+                        return Ok(record);
                     }
                 }
                 Moved::Rejected(words) => {

@@ -53,7 +53,7 @@ impl Work {
             let mut seen = self.see()?;
             self.check(Verb::Claim, slug, &seen)?;
             if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                let record = self.renewed(record, |_| {})?;
+                let record = self.renewed(record)?;
                 seen.view.claims.insert(slug.clone(), record.clone());
                 return Ok((seen, record, true));
             }
@@ -76,8 +76,9 @@ impl Work {
             .next("sess work list --ready"))
     }
 
-    /// Takes the first session that is ready, and that nobody else was faster with.
-    pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Claimed> {
+    /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
+    pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
+        self.check_place(options)?;
         for _ in 0..TRIES_MAX {
             let rows = self.list(&self.see()?)?;
             let ready = rows.into_iter().filter(|row| {
@@ -91,7 +92,7 @@ impl Work {
                     }
                     taken => {
                         let (seen, record, is_resumed) = taken?;
-                        return self.settled(seen, record, options, is_resumed);
+                        return self.settled(seen, record, options, is_resumed).map(Some);
                     }
                 }
             }
@@ -99,10 +100,19 @@ impl Work {
                 break;
             }
         }
-        Err(Error::wrong_state("nothing is ready to be claimed").next("sess work list"))
+        Ok(None)
+    }
+
+    /// Fails when the workspace that is asked for cannot be made: nobody else shall wait for a session by that.
+    fn check_place(&self, options: &ClaimOptions) -> Result<()> {
+        match options.workspace {
+            Workspace::Clone => self.remote_of_clones().map(drop),
+            Workspace::Worktree | Workspace::None => Ok(()),
+        }
     }
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
+        self.check_place(options)?;
         let entry = seen.tree.entries.get(slug);
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
@@ -182,7 +192,8 @@ impl Work {
         };
         self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
-        if !is_resumed {
+        // The fence is written last: without it, whoever claimed the session was stopped on the way.
+        if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
             self.bring_plan(slug, &record)?;
         }
         if let Some(path) = &workspace {
@@ -203,6 +214,7 @@ impl Work {
             return Err(Error::usage("--force needs a reason, for whoever loses the session")
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
+        self.check_place(options)?;
         let mut seen = self.see()?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =
@@ -304,8 +316,28 @@ impl Work {
         self.replaced(record, |_| {}, branch.as_slice(), false)
     }
 
-    fn renewed(&self, record: &Record, change: impl Fn(&mut Claim)) -> Result<Record> {
-        self.replaced(record, change, &[], false)
+    /// Renews the lease. That of what waits to be merged does not lapse, and since when it waits stays known.
+    fn renewed(&self, record: &Record) -> Result<Record> {
+        if record.claim.waits() {
+            return Ok(record.clone());
+        }
+        self.replaced(record, |_| {}, &[], false)
+    }
+
+    /// Looks, as far as the remote can be asked, and renews the lease of a session that is the caller's.
+    ///
+    /// Whoever only wants to know something is not refused because that failed.
+    pub(crate) fn see_and_keep(&self, slug: &Slug) -> Result<Seen> {
+        let mut seen = self.see_or_recall()?;
+        if seen.view.is_old {
+            return Ok(seen);
+        }
+        let Ok(record) = self.own_record(slug, &seen) else { return Ok(seen) };
+        match self.renewed(&record) {
+            Ok(record) => drop(seen.view.claims.insert(slug.clone(), record)),
+            Err(error) => tracing::warn!(%error, "the lease was not renewed"),
+        }
+        Ok(seen)
     }
 
     /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
@@ -465,11 +497,13 @@ impl Work {
             branch.as_slice(),
             true,
         )?;
-        if record.claim.waits() {
+        let (branch, base) = (slug.branch(), &self.repo.base);
+        if self.forget_landed(slug)? {
+            notices
+                .push(format!("what waited to be merged is taken back: do not bring it to {base} any more"));
+        } else if record.claim.waits() {
             notices.push(format!(
-                "what waited to be merged is taken back: close the pull request from {} to {}",
-                slug.branch(),
-                self.repo.base
+                "what waited to be merged is taken back: close the pull request from {branch} to {base}"
             ));
         }
         if let Err(error) = self.roll_forward() {
@@ -498,7 +532,9 @@ impl Work {
                 })?
             }
         };
+        // Whoever takes the session later has to be able to work by it.
         Brief::parse(&text)
+            .and_then(|brief| brief.check_ready(slug))
             .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
         let plan = self.repo.write_blob(text.as_bytes())?;
         if plan == record.claim.plan {

@@ -365,6 +365,7 @@ impl Work {
     pub(crate) fn end_claim(&self, record: &Record, phase: Phase, reason: &str) -> Result<Option<Record>> {
         let mut claim = record.claim.clone();
         claim.phase = phase;
+        claim.renewed_at = self.now();
         claim.reason = Some(reason.to_owned());
         claim.nonce = crate::repo::random_hex();
         // Others may be without the branch, and the chain keeps its commits.

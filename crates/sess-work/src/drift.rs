@@ -30,6 +30,14 @@ pub struct Drift {
     pub time: DriftTime,
 }
 
+impl Drift {
+    /// Returns how many criteria the plan has now, and how many of them are done.
+    pub fn criteria_counts(&self) -> (usize, usize) {
+        let of_plan = self.criteria.iter().filter(|criterion| criterion.change != Some(Change::Removed));
+        (of_plan.clone().count(), of_plan.filter(|criterion| criterion.done).count())
+    }
+}
+
 /// An acceptance criterion, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,7 +89,7 @@ type Span = (Oid, Oid);
 impl Work {
     /// Compares a session's plan with what was done.
     pub fn drift(&self, slug: &Slug) -> Result<Drift> {
-        self.drift_in(slug, &self.see_or_recall()?)
+        self.drift_in(slug, &self.see_and_keep(slug)?)
     }
 
     pub(crate) fn drift_in(&self, slug: &Slug, seen: &Seen) -> Result<Drift> {
@@ -252,12 +260,8 @@ impl Work {
         let standing = seen.standing(slug);
         let is_mine = standing.holder().is_some_and(|claim| claim.owner.includes(&self.owner));
         let Some(path) = self.workspace(slug).filter(|_| is_mine) else { return Ok(BTreeSet::new()) };
-        let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
         let specs = pathspecs.iter().map(String::as_str).chain([":(top,exclude)_AGENTS"]);
-        let told = self.repo.git.at(&path).text(asked.into_iter().chain(specs))?;
-        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
-        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(&path, name));
-        Ok(own.map(|(_, name)| name.to_owned()).collect())
+        Ok(self.uncommitted_in(&path, specs)?.into_iter().collect())
     }
 
     /// Returns what the session wrote down, and the sessions that say that they come from it.
@@ -293,14 +297,13 @@ fn amendments(attempt: &[Claim]) -> Vec<Amendment> {
     found
 }
 
-/// Adds up how long each holder had the session. The newest record of each fence says until when.
+/// Adds up how long each holder had the session. The newest record of each fence says until when; of what waited to be
+/// merged, the one that handed it over.
 fn minutes_held(attempt: &[Claim], now: Timestamp) -> u64 {
     let mut held_ms = 0;
-    let mut fence = None;
-    for claim in attempt {
-        if fence.replace(claim.fence) == Some(claim.fence) {
-            continue;
-        }
+    for records in attempt.chunk_by(|one, other| one.fence == other.fence) {
+        let handed_over = records.iter().find(|claim| claim.waits());
+        let Some(claim) = handed_over.or(records.first()) else { continue };
         let is_going_on = claim.phase == crate::Phase::Active && Some(claim) == attempt.first();
         let until = if is_going_on { now } else { claim.renewed_at };
         held_ms += until.as_millis().saturating_sub(claim.claimed_at.as_millis()).max(0);

@@ -85,6 +85,11 @@ impl Error {
         Self::new(Kind::WrongState, message)
     }
 
+    /// Says that no session can be claimed now.
+    pub fn none_ready() -> Self {
+        Self::wrong_state("nothing is ready to be claimed").next("sess work list")
+    }
+
     pub fn would_lose(message: impl Into<String>) -> Self {
         Self::new(Kind::WouldLoseWork, message)
     }

@@ -87,7 +87,7 @@ impl Work {
             checkout.display(),
             words_of(&probe.stderr)
         ))
-        .next(format!("git -C {} status", checkout.display())))
+        .next(format!("git -C {} status", crate::quoted(checkout.display()))))
     }
 
     /// Takes the checkout to where a verb that was killed has brought the base.

@@ -3,14 +3,16 @@
 use std::{
     ffi::OsStr,
     fmt,
-    io::Write as _,
+    io::{self, Write as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     str::FromStr,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Kind, Result};
@@ -218,6 +220,9 @@ impl Git {
         let mut command = self.command();
         command.args(args).envs(env.iter().copied());
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+        if time_max.is_some() {
+            apart(&mut command);
+        }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
             Error::failed(format!("cannot run git in {}: {error}", self.dir.display())).next("git --version")
         })?;
@@ -226,19 +231,15 @@ impl Git {
             // A reader that stops early says so by how it ends.
             std::thread::spawn(move || drop(stdin.write_all(&input)))
         });
-        let watch = time_max.map(|time_max| watch(child.id(), time_max));
-        let output = child.wait_with_output();
-        let is_late = watch.is_some_and(Watch::has_struck);
+        let output = match time_max {
+            None => child.wait_with_output(),
+            Some(time_max) => output_within(child, time_max)?,
+        };
         if let Some(writer) = writer {
             writer.join().expect("it does not panic");
         }
         let Output { status, stdout, stderr } =
             output.map_err(|error| Error::failed(format!("git was lost: {error}")))?;
-        if is_late {
-            let seconds = NETWORK_TIME_MAX.as_secs();
-            return Err(Error::new(Kind::Unreachable, format!("the remote did not answer for {seconds} s"))
-                .next("git remote -v"));
-        }
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
         Ok(Ended { code: status.code(), stdout, stderr })
     }
@@ -290,13 +291,16 @@ pub(crate) fn is_disk_full(words: &str) -> bool {
     ["No space left on device", "Out of diskspace"].iter().any(|sign| words.contains(sign))
 }
 
-/// Whether somebody is not let in, or not let write: told by the words, for what to advise alone.
+/// Whether somebody is not let in, or not let write.
+///
+/// Only git's words tell that from a remote that is not there: they choose the exit code and the advice, and never say
+/// what was done.
 pub(crate) fn is_denied(words: &str) -> bool {
     let signs = [
         "Permission denied",
         "Permission to ",
         "Authentication failed",
-        "403",
+        "returned error: 403",
         "could not read Username",
         "insufficient permission",
         "unable to create temporary object directory",
@@ -314,30 +318,60 @@ pub(crate) fn words_of(stderr: &str) -> String {
     if words.is_empty() { "it did not say why".to_owned() } else { words }
 }
 
-/// Ends a process that takes too long.
-struct Watch {
-    done: mpsc::SyncSender<()>,
-    thread: std::thread::JoinHandle<bool>,
+/// Has a command run in a session of its own: with no terminal to ask at, and as one group that can be ended.
+fn apart(command: &mut Command) {
+    #[expect(unsafe_code, reason = "what happens between fork and exec can only be said this way")]
+    // SAFETY: the closure makes one system call, which is allowed after fork in a process with threads; it does not
+    // allocate, lock or panic.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+    }
 }
 
-fn watch(pid: u32, time_max: Duration) -> Watch {
+/// Waits for a command that runs apart; one that takes too long is ended with all that it started.
+fn output_within(child: Child, time_max: Duration) -> Result<io::Result<Output>> {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (done, end) = mpsc::sync_channel(1);
-    let thread = std::thread::spawn(move || {
-        if end.recv_timeout(time_max) != Err(mpsc::RecvTimeoutError::Timeout) {
-            return false;
+    // Whoever left the group may hold its pipes open for long: nobody waits for that.
+    std::thread::spawn(move || drop(done.send(child.wait_with_output())));
+    end.recv_timeout(time_max).map_err(|_| {
+        if let Some(group) = group {
+            let _nobody_left = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        // The process is not waited for yet, so that its number is still its own.
-        i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw)
-            .is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok())
-    });
-    Watch { done, thread }
+        let limit = time_max.as_secs();
+        Error::new(Kind::Unreachable, format!("the remote did not answer for {limit} s"))
+            .next("git remote -v")
+    })
 }
 
-impl Watch {
-    fn has_struck(self) -> bool {
-        drop(self.done);
-        self.thread.join().expect("it does not panic")
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read as _, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_ends_with_all_that_it_started() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fifo = dir.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
+        let begun = Instant::now();
+        // It ends when nobody is left who could write.
+        let reader = std::thread::spawn(move || fs::File::open(fifo)?.read_to_end(&mut Vec::new()));
+        // As `git fetch` starts `ssh`, which keeps what git says it to.
+        let slow = ["-c", "alias.slow=!sleep 60 3>fifo; :", "slow"];
+        let ended = Git::new(dir.path()).run_with(slow, None, &[], Some(Duration::from_secs(3)));
+        let error = ended.expect_err("it takes too long");
+        assert_eq!(error.kind, Kind::Unreachable);
+        assert_eq!(error.message(), "the remote did not answer for 3 s");
+        reader.join().expect("no panic").expect("read");
+        assert!(begun.elapsed() < Duration::from_secs(30), "something of it was left to run");
+    }
+
+    #[test]
+    fn a_number_in_what_git_says_is_no_refusal() {
+        assert!(is_denied("fatal: unable to access 'https://x/': The requested URL returned error: 403"));
+        assert!(!is_denied("fatal: unable to connect to localhost port 14030: Connection refused"));
+        assert!(!is_denied("fatal: bad object 1403beef"));
     }
 }

@@ -109,9 +109,9 @@ impl Work {
         let plan = format!("{}/{PLAN_FILE}", State::Active.dir_of(&slug));
         if changed.contains(&plan) && !self.is_known_plan(&git, &slug, &plan)? {
             return Err(Error::policy(format!(
-                "SESSION.md of {slug} is the plan that the work is compared with: it stays as it is"
+                "SESSION.md of {slug} is the plan that the work is compared with: it stays as it is, unless `sess work amend {slug} --reason …` says why not"
             ))
-            .next(format!("git restore --staged --worktree {plan}` or `sess work amend {slug} --reason …")));
+            .next(format!("git restore --staged --worktree {plan}")));
         }
         let own = format!("{}/", learnings_dir(&slug));
         let foreign =

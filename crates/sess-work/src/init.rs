@@ -128,15 +128,18 @@ impl Work {
     pub fn uninstall(&self) -> Result<InitReport> {
         let seen = self.see_or_recall()?;
         for slug in seen.slugs() {
-            let is_held =
-                seen.standing(&slug).holder().is_some_and(|claim| claim.owner.clone == self.owner.clone);
-            if let Some(path) = self.workspace(&slug).filter(|_| is_held) {
-                return Err(Error::would_lose(format!(
-                    "{slug} is held here, with a workspace in {}",
-                    path.display()
+            let standing = seen.standing(&slug);
+            let held = standing.holder().filter(|claim| claim.owner.clone == self.owner.clone);
+            let (Some(claim), Some(path)) = (held, self.workspace(&slug)) else { continue };
+            let path = path.display();
+            return Err(match claim.waits() {
+                true => Error::would_lose(format!(
+                    "{slug} waits to be merged, with a workspace in {path}: releasing it would take that back, and when it is merged `sess work gc` removes the workspace"
                 ))
-                .next(format!("sess work release {slug}")));
-            }
+                .next(format!("sess work status {slug}")),
+                false => Error::would_lose(format!("{slug} is held here, with a workspace in {path}"))
+                    .next(format!("sess work release {slug}")),
+            });
         }
         let (mut done, mut stays) = (Vec::new(), Vec::new());
         self.repo.remove_hooks(&mut done)?;

@@ -66,7 +66,7 @@ impl Work {
     pub fn land(&self, slug: &Slug) -> Result<Oid> {
         if self.settings.land != Land::Push {
             return Err(Error::wrong_state(
-                "work is landed once, by a pull request: that is how `land` is set",
+                "work is landed once, by others, when it is complete: that is how `land` is set",
             )
             .next(format!("sess work complete {slug}")));
         }
@@ -410,7 +410,8 @@ impl Work {
         notices: &mut Vec<String>,
     ) -> Result<Record> {
         let branch = format!("refs/heads/{}", slug.branch());
-        self.repo.git.text(["update-ref", &format!("refs/intersession/landed/{slug}"), commit.as_str()])?;
+        // What waited here until now is replaced.
+        self.forget_landed(slug)?;
         let (mut others, mut kept) = (Vec::new(), None);
         if self.settings.land == Land::Pr && self.repo.remote.is_some() {
             let from = ready.seen.view.branches.get(slug).cloned();
@@ -423,7 +424,11 @@ impl Work {
                 false => format!("open a pull request from {branch} to {base}: it is merged as it is"),
             });
         } else {
-            notices.push(format!("the work is in refs/intersession/landed/{slug}; nothing was pushed"));
+            let name = landed_ref(slug);
+            self.repo.git.text(["update-ref", &name, commit.as_str()])?;
+            let base = &self.repo.base;
+            notices
+                .push(format!("the work is one commit in this clone, {name}: bring it to {base} as it is"));
         }
         self.replaced_keeping(
             &ready.record,
@@ -436,6 +441,16 @@ impl Work {
             true,
             kept,
         )
+    }
+
+    /// Forgets the commit that waited in this clone to be merged; returns whether there was one.
+    pub(crate) fn forget_landed(&self, slug: &Slug) -> Result<bool> {
+        let name = landed_ref(slug);
+        let is_there = self.repo.commit(&name)?.is_some();
+        if is_there {
+            self.repo.git.text(["update-ref", "-d", &name])?;
+        }
+        Ok(is_there)
     }
 
     /// Moves the session's branch forward, and a checkout of it with it.
@@ -507,7 +522,7 @@ impl Work {
     /// Fails when a workspace has what does not land, by which gates would judge all the same.
     fn check_committed(&self, slug: &Slug) -> Result<()> {
         let Some(path) = self.workspace(slug) else { return Ok(()) };
-        let next = format!("git -C {} status", path.display());
+        let next = format!("git -C {} status", crate::quoted(path.display()));
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next));
         }
@@ -524,7 +539,7 @@ impl Work {
 
     /// Does something that takes long, and keeps the session meanwhile.
     pub fn while_renewing<T>(&self, slug: &Slug, work: impl FnOnce() -> T) -> Result<T> {
-        let record = self.record_for(Verb::End, slug, &self.see_or_recall()?)?;
+        let record = self.record_for(Verb::End, slug, &self.see_and_keep(slug)?)?;
         // The lease of what waits to be merged does not lapse.
         if record.claim.waits() {
             return Ok(work());
@@ -556,4 +571,9 @@ impl Work {
             ("GIT_COMMITTER_EMAIL", self.user.email.clone()),
         ]
     }
+}
+
+/// Where the commit waits that nobody but its owner lands.
+fn landed_ref(slug: &Slug) -> String {
+    format!("refs/intersession/landed/{slug}")
 }

@@ -147,7 +147,10 @@ impl Work {
         let brief = parsed.and_then(Result::ok).unwrap_or_default();
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
         let now = self.now();
+        let damage = seen.damage(&slug);
         let note = match &standing {
+            _ if damage.is_some() => damage
+                .map(|reason| format!("its claim is damaged ({reason}): `sess work doctor` repairs that")),
             Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
             Standing::Orphaned => Some("nobody has claimed it: `sess work doctor` repairs that".to_owned()),
@@ -158,6 +161,7 @@ impl Work {
         Some(Row {
             ready: state == State::Planned
                 && is_readable
+                && damage.is_none()
                 && waits_for.is_empty()
                 && matches!(standing, Standing::Rests(_) | Standing::Pending { .. }),
             title: if brief.title.is_empty() { slug.topic().replace('-', " ") } else { brief.title },

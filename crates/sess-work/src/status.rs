@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Brief, Holder, Result, Slug, State, Work};
+use crate::{Brief, Drift, Holder, Result, Slug, State, Work};
 
 /// A session's lease, workspace, branch and gates, and how far it is from its plan.
 #[derive(Clone, Debug, Serialize)]
@@ -64,7 +64,12 @@ pub struct DriftCounts {
 impl Work {
     /// Tells how a session is doing.
     pub fn status(&self, slug: &Slug) -> Result<Status> {
-        let seen = self.see_or_recall()?;
+        self.status_and_drift(slug).map(|(status, _)| status)
+    }
+
+    /// Tells how a session is doing, and how far it went from its plan.
+    pub fn status_and_drift(&self, slug: &Slug) -> Result<(Status, Drift)> {
+        let seen = self.see_and_keep(slug)?;
         let drift = self.drift_in(slug, &seen)?;
         let brief = Brief::of(slug, &self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?)?;
         let tip = self.last_commit(slug, &seen)?;
@@ -82,14 +87,10 @@ impl Work {
         let workspace = self.workspace(slug);
         let uncommitted = match &workspace {
             None => Vec::new(),
-            Some(path) => {
-                let told = self.repo.git.at(path).text(["status", "--porcelain", "-z", "--no-renames"])?;
-                told.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect()
-            }
+            Some(path) => self.uncommitted_in(path, [])?,
         };
-        let of_plan =
-            drift.criteria.iter().filter(|criterion| criterion.change != Some(crate::Change::Removed));
-        Ok(Status {
+        let (criteria, criteria_done) = drift.criteria_counts();
+        let status = Status {
             slug: slug.clone(),
             state: drift.state,
             lease: seen.standing(slug).holder().map(|claim| self.holder(claim, self.now())),
@@ -102,8 +103,8 @@ impl Work {
                 .map(|name| GateStatus { configured: self.settings.gates.contains_key(&name), name })
                 .collect(),
             drift: DriftCounts {
-                criteria: of_plan.clone().count(),
-                criteria_done: of_plan.filter(|criterion| criterion.done).count(),
+                criteria,
+                criteria_done,
                 criteria_changed: drift.criteria.iter().filter(|one| one.change.is_some()).count(),
                 files_changed: drift.files.changed.len(),
                 files_outside: drift.files.outside.len(),
@@ -111,9 +112,10 @@ impl Work {
                 subsessions: drift.subsessions.len(),
                 amendments: drift.amendments.len(),
             },
-            refused: drift.refused,
-            base_plan: drift.base_plan,
+            refused: drift.refused.clone(),
+            base_plan: drift.base_plan.clone(),
             is_old: seen.view.is_old,
-        })
+        };
+        Ok((status, drift))
     }
 }

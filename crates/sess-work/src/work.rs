@@ -43,7 +43,8 @@ pub enum Land {
     Push,
     /// Somebody merges the session's branch, because nobody may push to the base.
     Pr,
-    /// Nothing leaves this clone.
+    /// Its owner brings it there in some other way: what is to land is a commit in this clone. The branch is shared all
+    /// the same, so that others can go on with it.
     None,
 }
 
@@ -83,6 +84,12 @@ impl Seen {
 
     pub fn record(&self, slug: &Slug) -> Option<&Record> {
         self.view.claims.get(slug)
+    }
+
+    /// Returns why the ref of a session's claim leads to none.
+    pub(crate) fn damage(&self, slug: &Slug) -> Option<&str> {
+        let damaged = self.view.damaged.iter().find(|(name, _)| name == slug.as_str());
+        damaged.map(|(_, reason)| reason.as_str())
     }
 
     /// Returns the last commit of a session's branch that others see; of what waits to be merged, the last of those
@@ -143,7 +150,7 @@ impl Work {
 
     /// Fails unless the caller may do this with a session now.
     pub(crate) fn check(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<()> {
-        if let Some((_, reason)) = seen.view.damaged.iter().find(|(name, _)| name == slug.as_str()) {
+        if let Some(reason) = seen.damage(slug) {
             return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
                 .next("sess work doctor --repair"));
         }
@@ -167,9 +174,9 @@ impl Work {
         Ok(self.chain(slug, seen)?.iter().any(|claim| claim.owner.includes(&self.owner)))
     }
 
-    /// Fails unless a session is the caller's.
+    /// Fails unless a session is the caller's; renews its lease.
     pub fn check_own(&self, slug: &Slug) -> Result<()> {
-        self.record_for(Verb::End, slug, &self.see_or_recall()?).map(drop)
+        self.record_for(Verb::End, slug, &self.see_and_keep(slug)?).map(drop)
     }
 
     /// Returns the record of a session that the caller has and goes on with.

@@ -230,13 +230,16 @@ impl Work {
         if added.is_ok() { Ok(()) } else { Err(crate::git::failed(&asked, &added)) }
     }
 
+    /// Returns the remote that a clone of its own talks to.
+    pub(crate) fn remote_of_clones(&self) -> Result<&str> {
+        self.repo.remote.as_deref().ok_or_else(|| {
+            Error::wrong_state("a clone of its own needs a remote, and this repository has none")
+                .next("git remote add origin <url>")
+        })
+    }
+
     fn add_clone(&self, slug: &Slug, path: &Path) -> Result<()> {
-        let Some(remote) = &self.repo.remote else {
-            return Err(Error::wrong_state(
-                "a clone of its own needs a remote, and this repository has none",
-            )
-            .next(format!("sess work claim {slug}")));
-        };
+        let remote = self.remote_of_clones()?;
         let url = self.repo.git.text(["remote", "get-url", "--end-of-options", remote])?;
         // Under another name until everything is there: half a clone would be taken for a workspace.
         let _turn = self.repo.lock("worktree")?;
@@ -520,6 +523,13 @@ impl Work {
             }
             _ => repo.text_at(&tip, name),
         })?;
+        // Asked before anything moves.
+        if let Some(path) = &workspace
+            && let Some((name, _)) = files.iter().find(|(name, _)| !is_inside(path, name))
+        {
+            return Err(Error::policy(format!("{name} would be written through a link"))
+                .next(format!("ls -l {}", crate::quoted(path.display()))));
+        }
         let mut edits = Vec::new();
         for (path, text) in files {
             edits.push(Edit::Put(
@@ -537,10 +547,6 @@ impl Work {
             for (edit, (name, text)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
-                if !is_inside(path, name) {
-                    return Err(Error::policy(format!("{name} would be written through a link"))
-                        .next(format!("ls -l {}", crate::quoted(path.display()))));
-                }
                 put(&path.join(name), text)?;
             }
             mark_plans(path);
@@ -576,6 +582,7 @@ impl Work {
         landed: &[Oid],
         notices: &mut Vec<String>,
     ) -> Result<()> {
+        self.forget_landed(slug)?;
         let tip = self.tip(slug)?;
         let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
         if let Some(tip) = &tip {
@@ -628,6 +635,20 @@ impl Work {
         let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
         Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Returns the files of a workspace that are changed or new and not committed, as far as they match one of the
+    /// pathspecs. What was copied into it is not new.
+    pub(crate) fn uncommitted_in<'a>(
+        &self,
+        workspace: &Path,
+        pathspecs: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<String>> {
+        let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
+        let told = self.repo.git.at(workspace).text(asked.into_iter().chain(pathspecs))?;
+        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
+        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(workspace, name));
+        Ok(own.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Says what a workspace has that is nowhere else, if there is something.

@@ -297,6 +297,11 @@ fn info<T: Tool>() -> ToolInfo {
     }
 }
 
+/// Adds what is left to do to what a model reads: it does not get the data.
+fn with_notices(told: String, notices: &[String]) -> String {
+    notices.iter().fold(told, |told, notice| format!("{told}\nNote: {notice}"))
+}
+
 /// Derives a schema without references, which some hosts cannot follow.
 fn schema<T: JsonSchema>() -> Map<String, Value> {
     let mut settings = SchemaSettings::draft2020_12();

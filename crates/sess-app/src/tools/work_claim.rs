@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Annotations, Tool, Toolset};
+use super::{Annotations, Tool, Toolset, with_notices};
 use crate::{App, Caller, Result};
 
 /// How much an agent is told when it begins.
@@ -55,7 +55,7 @@ impl Tool for WorkClaim {
     type Output = Claimed;
 
     async fn call(app: &App, caller: &Caller, args: Args, _: Option<String>) -> Result<(String, Claimed)> {
-        let claimed = app
+        let (claimed, waits) = app
             .at_work(caller, move |work| {
                 let options = sess_work::ClaimOptions {
                     ignore_dependencies: args.ignore_dependencies.unwrap_or(false),
@@ -63,10 +63,13 @@ impl Tool for WorkClaim {
                 };
                 let claimed = match &args.slug {
                     Some(slug) => work.claim(&slug.parse()?, &options)?,
-                    None => work.claim_next(args.label.as_deref(), &options)?,
+                    None => work
+                        .claim_next(args.label.as_deref(), &options)?
+                        .ok_or_else(sess_work::Error::none_ready)?,
                 };
                 let claim = &claimed.record.claim;
-                Ok(Claimed {
+                let waits = claim.waits();
+                let told = Claimed {
                     slug: claim.slug.to_string(),
                     state: sess_work::State::Active.to_string(),
                     workspace: claimed.workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
@@ -75,12 +78,16 @@ impl Tool for WorkClaim {
                     until: claim.lapses_at().to_string(),
                     context: work.context(&claim.slug, CONTEXT_BYTES)?,
                     notices: claimed.notices.clone(),
-                })
+                };
+                Ok((told, waits))
             })
             .await?;
         let place = claimed.workspace.as_ref().map(|path| format!(" Work in {path}.")).unwrap_or_default();
-        let text =
-            format!("{} is yours until {}.{place}\n\n{}", claimed.slug, claimed.until, claimed.context);
-        Ok((text, claimed))
+        let Claimed { slug, until, context, notices, .. } = &claimed;
+        let told = match waits {
+            true => format!("{slug} is yours: it is done, and waits to be merged.{place}"),
+            false => format!("{slug} is yours until {until}.{place}"),
+        };
+        Ok((format!("{}\n\n{context}", with_notices(told, notices)), claimed))
     }
 }

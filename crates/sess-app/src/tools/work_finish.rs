@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Annotations, Tool, Toolset};
+use super::{Annotations, Tool, Toolset, with_notices};
 use crate::{App, Caller, Error, Result};
 
 pub(super) struct WorkFinish;
@@ -70,7 +70,11 @@ impl Tool for WorkFinish {
         let none = || Error::Invalid("outcome must be complete, abandon or release".to_owned());
         let outcome = args.outcome.ok_or_else(none)?;
         let finished = app.at_work(caller, move |work| finish(work, outcome, &args)).await?;
-        Ok((format!("{} is {} now.", finished.slug, finished.state), finished))
+        let told = match (outcome, finished.state.as_str()) {
+            (Ending::Complete, "active") => format!("{} is done, and waits to be merged.", finished.slug),
+            (_, state) => format!("{} is {state} now.", finished.slug),
+        };
+        Ok((with_notices(told, &finished.notices), finished))
     }
 }
 

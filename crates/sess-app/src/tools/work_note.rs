@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Annotations, Tool, Toolset};
+use super::{Annotations, Tool, Toolset, with_notices};
 use crate::{App, Caller, Error, Result};
 
 pub(super) struct WorkNote;
@@ -88,6 +88,7 @@ impl Tool for WorkNote {
             .await?;
         let drafted =
             noted.drafted.as_ref().map(|slug| format!(", and drafted as {slug}")).unwrap_or_default();
-        Ok((format!("Written down in {}{drafted}.", noted.slug), noted))
+        let told = format!("Written down in {}{drafted}.", noted.slug);
+        Ok((with_notices(told, &noted.notices), noted))
     }
 }

@@ -43,7 +43,8 @@ impl Tool for WorkStatus {
         let (slug, status, drift) = app
             .at_work(caller, move |work| {
                 let slug = work.meant(args.slug.as_deref())?;
-                Ok((slug.clone(), work.status(&slug)?, work.drift(&slug)?))
+                let (status, drift) = work.status_and_drift(&slug)?;
+                Ok((slug, status, drift))
             })
             .await?;
         let drift = object(&drift);

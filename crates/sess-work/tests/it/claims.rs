@@ -407,3 +407,60 @@ fn drift_tells_of_what_is_not_committed_yet() {
     assert_eq!(files.outside, ["other.txt", "readme.md"]);
     assert_eq!(bob.drift(&slug).expect("a drift").files.changed, Vec::<String>::new());
 }
+
+#[test]
+fn every_verb_of_its_owner_renews_the_lease_and_nobody_elses_does() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let (ann, bob) = (work(&dir), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Kept");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let nonce = || bob.see().expect("seen").record(&slug).expect("a claim").claim.nonce.clone();
+    type Asked<'a> = &'a dyn Fn(&Work) -> Result<(), sess_work::Error>;
+    let verbs: [(&str, Asked<'_>); 5] = [
+        ("status", &|who| who.status(&slug).map(drop)),
+        ("drift", &|who| who.drift(&slug).map(drop)),
+        ("context", &|who| who.context(&slug, 1_000).map(drop)),
+        ("env", &|who| who.check_own(&slug)),
+        ("exec", &|who| who.while_renewing(&slug, || ())),
+    ];
+    for (name, verb) in verbs {
+        let before = nonce();
+        // Whether somebody else may is not the matter here.
+        drop(verb(&bob));
+        assert_eq!(nonce(), before, "{name} of somebody else");
+        verb(&ann).expect(name);
+        assert_ne!(nonce(), before, "{name}");
+    }
+    // Whoever cannot reach the remote is told what was seen last.
+    lab.git(&dir, &["remote", "set-url", "origin", "../nowhere.git"]);
+    assert!(work(&dir).status(&slug).expect("told").is_old);
+}
+
+#[test]
+fn a_plan_is_not_amended_to_one_that_nobody_could_claim() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Amended");
+    let plan = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").record.claim.plan;
+    let refused =
+        ann.amend(&slug, Some("# Amended\n\n## Context\n\nc\n"), "shorter").expect_err("no criteria");
+    assert!(refused.message().contains("## Acceptance Criteria"), "{refused}");
+    assert_eq!(refused.next_command(), format!("sess work amend {slug} --file <file> --reason …"));
+    assert_eq!(ann.see().expect("seen").record(&slug).expect("a claim").claim.plan, plan);
+}
+
+#[test]
+fn what_was_copied_into_a_workspace_is_not_what_somebody_changes() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    fs::write(dir.join(".worktreeinclude"), "local.env\n").expect("written");
+    fs::write(dir.join("local.env"), "A=1\n").expect("written");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Copied");
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    assert!(place.join("local.env").is_file());
+    fs::write(place.join("new.rs"), "x\n").expect("written");
+    assert_eq!(ann.status(&slug).expect("told").uncommitted, ["new.rs"]);
+    assert_eq!(ann.drift(&slug).expect("told").files.changed, ["new.rs"]);
+}

@@ -294,6 +294,23 @@ fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
     }
 }
 
+#[test]
+fn a_claim_that_was_killed_has_the_plan_that_was_changed_between_two_owners() {
+    let stage = Stage::new();
+    let slug = planned_many(&stage.lab, "changed", 1).remove(0);
+    stage.prepare("release", &slug);
+    let (ann, bob) = (work(&stage.ann), work(&stage.bob));
+    ann.release(&slug, None).expect("released");
+    let (before, text) = bob.editable(&slug).expect("a plan");
+    bob.edit(&slug, before.as_ref(), &format!("{text}\nChanged.\n")).expect("edited");
+    let (_, is_killed) = stage.run("claim", &stage.bob, &slug, "after:worktree add");
+    assert!(is_killed);
+    let place = bob.claim(&slug, &ClaimOptions::default()).expect("resumed").workspace.expect("a workspace");
+    let plan = fs::read_to_string(place.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md")));
+    assert!(plan.expect("a plan").contains("Changed."));
+    perform(&bob, "complete", &slug).expect("completed by the new plan");
+}
+
 /// Kills a verb where there is no remote; the checkout of the base follows with the next look at it.
 fn kill_alone(stage: &Stage, dir: &Path, verb: &str, slug: &Slug, kill: &str) -> (usize, bool) {
     stage.prepare_in(dir, verb, slug);

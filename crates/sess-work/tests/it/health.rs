@@ -90,6 +90,9 @@ fn a_claim_that_was_written_by_hand_is_told_and_taken_away_but_kept() {
     let slug = planned(&ann, "Damage");
     let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
     lab.git(&lab.hub(), &["update-ref", &claim_ref(&slug), &main]);
+    let row = bob.list(&bob.see().expect("seen")).expect("listed").remove(0);
+    assert!(!row.ready && row.note.is_some_and(|note| note.contains("damaged")), "it cannot be claimed");
+    assert!(bob.claim_next(None, &ClaimOptions::default()).expect("looked for").is_none());
     let refused = bob.claim(&slug, &ClaimOptions::default()).expect_err("damaged");
     assert_eq!(refused.kind, Kind::WrongState);
     assert!(refused.to_string().ends_with("run `sess work doctor --repair`"), "{refused}");

@@ -305,10 +305,17 @@ fn links_in_the_repository_lead_nowhere() {
     let workspace =
         own.claim(&slug, &ClaimOptions::default()).expect("resumed").workspace.expect("a workspace");
 
-    // The session's own directory is a link on its branch.
+    // The session's own directory is a link in its checkout: neither the branch nor the index moves.
     let active = workspace.join("_AGENTS/sessions/active");
     fs::remove_dir_all(&active).expect("removed");
     symlink(&outside, &active).expect("linked");
+    let head = lab.git(&workspace, &["rev-parse", "HEAD"]);
+    let refused = own.note(&slug, Note::Log, "written").expect_err("it leads out");
+    assert!(refused.message().ends_with("would be written through a link"), "{refused}");
+    assert_eq!(lab.git(&workspace, &["rev-parse", "HEAD"]), head);
+    assert_eq!(lab.git(&workspace, &["diff", "--cached", "--name-only"]), "");
+
+    // It is a link on its branch.
     lab.git(&workspace, &["add", "--all"]);
     lab.git(&workspace, &["commit", "--quiet", "-m", "a link"]);
     own.note(&slug, Note::Log, "written").expect_err("it leads out");

@@ -88,6 +88,7 @@ fn a_plan_is_compared_with_what_was_done() {
     let branch = status.branch.expect("a branch");
     // Three commits, the notes, the sub-session and the amendment.
     assert_eq!((branch.ahead, branch.shared), (8, true));
+    assert_eq!(ann.drift(&slug).expect("a drift").criteria_counts(), (3, 2));
     assert_eq!((status.drift.criteria, status.drift.criteria_done, status.drift.criteria_changed), (3, 2, 2));
     assert_eq!((status.drift.files_outside, status.drift.files_shared), (1, 1));
     assert!(!bob.status(&slug).expect("a status").lease.expect("a lease").mine);

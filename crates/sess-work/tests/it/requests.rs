@@ -316,3 +316,50 @@ fn who_may_not_write_at_all_is_not_told_to_set_something() {
         check(ended, Kind::Rejected, "does not let you write", next);
     }
 }
+
+#[test]
+fn what_its_owner_lands_is_a_commit_in_this_clone_until_it_is_taken_back() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work_with(&dir, Settings { land: Land::None, ..Settings::default() });
+    let slug = planned(&ann, "By hand");
+    worked_on(&lab, &ann, &slug);
+    let refused = ann.land(&slug).expect_err("it is not landed in parts");
+    assert!(!refused.message().contains("pull request"), "{refused}");
+    let done = ann.complete(&slug, None).expect("done");
+    let name = format!("refs/intersession/landed/{slug}");
+    let told = format!("the work is one commit in this clone, {name}: bring it to main as it is");
+    assert_eq!(done.notices, [told]);
+    let commit = done.record.claim.landed.expect("what lands").commit;
+    assert_eq!(lab.git(&dir, &["rev-parse", &name]), commit.as_str());
+    let notices = ann.release(&slug, None).expect("taken back");
+    assert!(notices.iter().all(|notice| !notice.contains("pull request")), "{notices:?}");
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession/landed"]), "");
+
+    // A pull request needs no such ref.
+    let dir = lab.clone_named("bob");
+    let bob = work_with(&dir, Settings { land: Land::Pr, ..Settings::default() });
+    bob.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    bob.complete(&slug, None).expect("handed over");
+    assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession/landed"]), "");
+}
+
+#[test]
+fn since_when_it_waits_and_when_it_was_merged_stay_known() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Since");
+    worked_on(&lab, &ann, &slug);
+    let since = ann.complete(&slug, None).expect("handed over").record.claim.renewed_at;
+    let again = ann.claim(&slug, &ClaimOptions::default()).expect("resumed").record.claim;
+    assert_eq!(again.renewed_at, since);
+    let refused = ann.uninstall().expect_err("it is held here");
+    assert!(refused.message().contains("waits to be merged"), "{refused}");
+    assert_eq!(refused.next_command(), format!("sess work status {slug}"));
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    let before = crate::lab::now();
+    let seen = bob.roll_forward().expect("ended");
+    let ended = seen.record(&slug).expect("a claim");
+    assert_eq!(ended.claim.phase, Phase::Completed);
+    assert!(ended.claim.renewed_at >= before, "{:?}", ended.claim);
+}

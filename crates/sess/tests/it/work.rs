@@ -600,6 +600,24 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
 }
 
 #[test]
+fn an_agent_without_a_shell_reads_what_is_left_for_others_to_do() {
+    let lab = Lab::new();
+    let config = lab.world.write("config.yaml", "work: {land: pr}\n").to_string_lossy().into_owned();
+    let slug = lab.planned("Add a form");
+    lab.worked_on(&slug, "form.txt", "a form\n");
+    let told = |tool: &str, arguments: Value| -> String {
+        let run = lab.run("ann", &["tool", "call", tool, &arguments.to_string(), "--config", &config]);
+        assert_eq!(run.code, 0, "{run:?}");
+        run.stdout
+    };
+    let finished = told("work_finish", json!({ "slug": slug, "outcome": "complete" }));
+    assert!(finished.starts_with(&format!("{slug} is done, and waits to be merged.\n")), "{finished}");
+    assert!(finished.contains(&format!("open a pull request from session/{slug} to main")), "{finished}");
+    let claimed = told("work_claim", json!({ "slug": slug }));
+    assert!(claimed.starts_with(&format!("{slug} is yours: it is done, and waits to be")), "{claimed}");
+}
+
+#[test]
 fn a_configured_agent_carries_out_a_work_session() {
     let lab = Lab::new();
     let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n    \
@@ -686,6 +704,18 @@ fn watching_with_nothing_to_run_claims_nothing() {
         lab.fails("ann", &["watch", "--once", "--exec", command], 2, "--exec has no command to run");
     }
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn watching_for_what_can_never_be_claimed_ends_at_once_and_claims_nothing() {
+    let lab = Lab::new();
+    lab.git(".", &["init", "--quiet", "empty"]);
+    lab.fails("empty", &["watch"], 3, "there is no commit on main yet");
+    lab.git("ann", &["remote", "remove", "origin"]);
+    let slug = lab.planned("Watched");
+    lab.fails("ann", &["watch", "--clone"], 3, "a clone of its own needs a remote");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    lab.fails("ann", &["claim", "--next", "--label", "other"], 3, "nothing is ready to be claimed");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn options(place: &Place, ignore_dependencies: bool) -> ClaimOptions 
 pub(super) fn claim(here: &Here<'_>, args: Claim) -> anyhow::Result<()> {
     let options = options(&args.place, args.ignore_dependencies);
     let claimed = if args.next {
-        here.work.claim_next(args.label.as_deref(), &options)?
+        here.work.claim_next(args.label.as_deref(), &options)?.ok_or_else(Error::none_ready)?
     } else {
         here.work.claim(&here.meant_by(args.slug)?, &options)?
     };
@@ -215,7 +215,8 @@ pub(super) fn tell_completed(
     let more = json!({ "commit": commit, "base": base, "kb": done.kb });
     here.tell(slug, state, more, &done.notices, &told)?;
     if let Some(kb) = &done.kb {
-        here.next(&format!("what was learned is to be merged: {kb} is there for it"));
+        let when = if claim.waits() { "comes with it" } else { "is there for it" };
+        here.next(&format!("what was learned is to be merged: {kb} {when}"));
     }
     Ok(())
 }

@@ -98,8 +98,8 @@ fn drift_lines(output: &Output, drift: &Drift, now: Timestamp) -> Vec<(String, S
     let nothing = || (String::new(), String::new());
     let state = style_of(drift.state).apply_to(drift.state);
     let mut lines = vec![(String::new(), format!("{} is {state}", drift.slug)), nothing()];
-    let done = drift.criteria.iter().filter(|criterion| criterion.done).count();
-    lines.push(heading(format!("criteria: {done} of {} done", drift.criteria.len())));
+    let (criteria, done) = drift.criteria_counts();
+    lines.push(heading(format!("criteria: {done} of {criteria} done")));
     for criterion in &drift.criteria {
         let mark =
             if criterion.done { Style::new().green().apply_to("[x]") } else { Style::new().apply_to("[ ]") };

@@ -26,7 +26,7 @@ pub(super) async fn watch(here: &Here<'_>, args: Watch) -> anyhow::Result<ExitCo
     let mut interrupts = signal(SignalKind::interrupt())?;
     loop {
         match here.work.claim_next(args.label.as_deref(), &options) {
-            Ok(claimed) => {
+            Ok(Some(claimed)) => {
                 tell(here, &claimed)?;
                 let Some(command) = &args.exec else { return Ok(ExitCode::SUCCESS) };
                 let mut shell = Command::new("sh");
@@ -37,7 +37,7 @@ pub(super) async fn watch(here: &Here<'_>, args: Watch) -> anyhow::Result<ExitCo
                 }
                 has_said = false;
             }
-            Err(error) if error.kind == Kind::WrongState => {
+            Ok(None) => {
                 if !std::mem::replace(&mut has_said, true) {
                     here.next("nothing is ready yet; Ctrl-C ends the watch");
                 }
