@@ -58,6 +58,7 @@ impl Work {
                 return Ok((seen, record, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
+            self.check_leftover(slug, &seen, &claim)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
             let record = Record { oid, claim };
@@ -78,6 +79,7 @@ impl Work {
 
     /// Takes the first session that is ready, and that nobody else was faster with.
     pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Claimed> {
+        let mut refused = None;
         for _ in 0..TRIES_MAX {
             let rows = self.list(&self.see()?)?;
             let ready = rows.into_iter().filter(|row| {
@@ -89,6 +91,8 @@ impl Work {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
+                    // Something of this clone's own is in the way of this one alone.
+                    Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
                     taken => {
                         let (seen, record, is_resumed) = taken?;
                         return self.settled(seen, record, options, is_resumed);
@@ -99,7 +103,8 @@ impl Work {
                 break;
             }
         }
-        Err(Error::wrong_state("nothing is ready to be claimed").next("sess work list"))
+        let nothing = || Error::wrong_state("nothing is ready to be claimed").next("sess work list");
+        Err(refused.unwrap_or_else(nothing))
     }
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
@@ -180,7 +185,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
+        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if !is_resumed {
             self.bring_plan(slug, &record)?;
@@ -210,6 +215,7 @@ impl Work {
         if !force {
             self.check_left_alone(slug, &seen, record)?;
         }
+        self.check_leftover(slug, &seen, &record.claim)?;
         let mut claim = record.claim.clone();
         let now = self.now();
         claim.owner = self.owner.clone();
