@@ -284,10 +284,25 @@ impl Work {
         let refuse = |what: String| {
             Err(Error::would_lose(what).next(format!("sess work takeover {slug} --force --reason …")))
         };
-        if let Some(tip) = seen.view.branches.get(slug) {
+        let lapsed_at = record.claim.lapses_at();
+        let free_at = match record.claim.owner.clone == self.owner.clone {
+            true => lapsed_at,
+            false => record.claim.left_at(self.first_seen(record)),
+        };
+        if self.now() < free_at {
+            return Err(Error::new(
+                Kind::Claimed,
+                format!("the lease of {slug} lapsed at {lapsed_at}, but clocks differ, and this clone has not seen it unchanged for as long as it lasts: it can be taken from {free_at} on"),
+            )
+            .next(format!("sess work takeover {slug} --force --reason …")));
+        }
+        let here = self.workspace(slug).map(|path| self.repo.git.at(&path).oid(["rev-parse", "HEAD"]));
+        // What is not shared, or beside the branch, is a sign of life, too.
+        let tips = [seen.view.branches.get(slug).cloned(), self.tip(slug)?, here.and_then(Result::ok)];
+        for tip in tips.into_iter().flatten() {
             let told = self.repo.git.text(["show", "--no-patch", "--format=%ct", tip.as_str()])?;
             let committed_ms = told.trim().parse::<i64>().unwrap_or_default().saturating_mul(1_000);
-            if committed_ms > record.claim.lapses_at().as_millis() {
+            if committed_ms > lapsed_at.as_millis() {
                 return refuse(format!("the branch of {slug} has a commit that is newer than its lease"));
             }
         }
@@ -344,6 +359,11 @@ impl Work {
             claim.renewed_at = self.now();
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
+            // The first agent that acts for a person has it from then on, so that no other one does.
+            if claim.owner.session.is_none() && self.owner.session.is_some() {
+                claim.owner.session.clone_from(&self.owner.session);
+                claim.agent.clone_from(&self.who.agent);
+            }
             change(&mut claim);
             let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(kept).collect();
             let oid = self.repo.write_claim(&claim, &parents)?;
