@@ -136,7 +136,23 @@ pub struct Landed {
     pub plan_completed: Oid,
 }
 
+/// By how much two clocks may differ before a live claim of one is taken for a dead one by the other.
+const CLOCKS_APART_MAX_MS: i64 = 60 * 60 * 1_000;
+
 impl Claim {
+    /// Returns when another clone may take it, which has seen it unchanged since `first_seen` by its own clock.
+    ///
+    /// That is when its lease has lapsed by both: by what the claim says, whose clock may be another, and by what was
+    /// observed. Who looks for the first time cannot have observed anything, and goes by what the claim says alone when
+    /// that is longer ago than clocks differ.
+    pub fn left_at(&self, first_seen: Timestamp) -> Timestamp {
+        let lapses_ms = self.lapses_at().as_millis();
+        let lease_ms = lapses_ms.saturating_sub(self.renewed_at.as_millis());
+        let observed_ms = first_seen.as_millis().saturating_add(lease_ms);
+        let certain_ms = lapses_ms.saturating_add(CLOCKS_APART_MAX_MS);
+        Timestamp::from_millis_clamped(lapses_ms.max(observed_ms.min(certain_ms)))
+    }
+
     pub fn lapses_at(&self) -> Timestamp {
         let lease_ms = i64::try_from(self.lease_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
         Timestamp::from_millis_clamped(self.renewed_at.as_millis().saturating_add(lease_ms))

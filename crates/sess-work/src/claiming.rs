@@ -58,6 +58,7 @@ impl Work {
                 return Ok((seen, record, true));
             }
             let claim = self.new_claim(slug, &seen, options)?;
+            self.check_leftover(slug, &seen, &claim)?;
             let before = seen.record(slug).map(|record| &record.oid);
             let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
             let record = Record { oid, claim };
@@ -79,6 +80,7 @@ impl Work {
     /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
     pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
         self.check_place(options)?;
+        let mut refused = None;
         for _ in 0..TRIES_MAX {
             let rows = self.list(&self.see()?)?;
             let ready = rows.into_iter().filter(|row| {
@@ -90,6 +92,8 @@ impl Work {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
+                    // Something of this clone's own is in the way of this one alone.
+                    Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
                     taken => {
                         let (seen, record, is_resumed) = taken?;
                         return self.settled(seen, record, options, is_resumed).map(Some);
@@ -100,7 +104,7 @@ impl Work {
                 break;
             }
         }
-        Ok(None)
+        refused.map_or(Ok(None), Err)
     }
 
     /// Fails when the workspace that is asked for cannot be made: nobody else shall wait for a session by that.
@@ -190,7 +194,7 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
-        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim)?;
+        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
@@ -222,6 +226,7 @@ impl Work {
         if !force {
             self.check_left_alone(slug, &seen, record)?;
         }
+        self.check_leftover(slug, &seen, &record.claim)?;
         let mut claim = record.claim.clone();
         let now = self.now();
         claim.owner = self.owner.clone();
@@ -290,10 +295,25 @@ impl Work {
         let refuse = |what: String| {
             Err(Error::would_lose(what).next(format!("sess work takeover {slug} --force --reason …")))
         };
-        if let Some(tip) = seen.view.branches.get(slug) {
+        let lapsed_at = record.claim.lapses_at();
+        let free_at = match record.claim.owner.clone == self.owner.clone {
+            true => lapsed_at,
+            false => record.claim.left_at(self.first_seen(record)),
+        };
+        if self.now() < free_at {
+            return Err(Error::new(
+                Kind::Claimed,
+                format!("the lease of {slug} lapsed at {lapsed_at}, but clocks differ, and this clone has not seen it unchanged for as long as it lasts: it can be taken from {free_at} on"),
+            )
+            .next(format!("sess work takeover {slug} --force --reason …")));
+        }
+        let here = self.workspace(slug).map(|path| self.repo.git.at(&path).oid(["rev-parse", "HEAD"]));
+        // What is not shared, or beside the branch, is a sign of life, too.
+        let tips = [seen.view.branches.get(slug).cloned(), self.tip(slug)?, here.and_then(Result::ok)];
+        for tip in tips.into_iter().flatten() {
             let told = self.repo.git.text(["show", "--no-patch", "--format=%ct", tip.as_str()])?;
             let committed_ms = told.trim().parse::<i64>().unwrap_or_default().saturating_mul(1_000);
-            if committed_ms > record.claim.lapses_at().as_millis() {
+            if committed_ms > lapsed_at.as_millis() {
                 return refuse(format!("the branch of {slug} has a commit that is newer than its lease"));
             }
         }
@@ -370,6 +390,11 @@ impl Work {
             claim.renewed_at = self.now();
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
+            // The first agent that acts for a person has it from then on, so that no other one does.
+            if claim.owner.session.is_none() && self.owner.session.is_some() {
+                claim.owner.session.clone_from(&self.owner.session);
+                claim.agent.clone_from(&self.who.agent);
+            }
             change(&mut claim);
             let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(kept).collect();
             let oid = self.repo.write_claim(&claim, &parents)?;

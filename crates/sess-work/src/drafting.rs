@@ -7,7 +7,6 @@ use crate::{
     repo::random_hex,
     templates,
     tree::Edit,
-    workspace::rescue_ref,
 };
 
 /// As many may have the same name on one day.
@@ -131,6 +130,9 @@ impl Work {
         // What the attempt before wrote down is taken from its branch, and only then that goes.
         let seen = self.roll_forward()?;
         self.check(Verb::Retry, slug, &seen)?;
+        if let Some(path) = self.workspace(slug).filter(|_| self.repo.remote.is_none()) {
+            self.check_switch(slug, &path, &seen.view.base)?;
+        }
         // The old branch is not what the new attempt begins with: it goes before anybody can claim.
         self.set_branch_aside(slug, &seen)?;
         let mut attempt = 0;
@@ -177,9 +179,14 @@ impl Work {
     /// Keeps a session's branch, as it was seen, where nobody goes on with it.
     fn set_branch_aside(&self, slug: &Slug, seen: &Seen) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
-        if let Some(tip) = self.repo.commit(&name)?.filter(|_| self.workspace(slug).is_none()) {
-            self.repo.git.text(["update-ref", &rescue_ref(slug, &tip), tip.as_str()])?;
-            self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+        if let Some(tip) = self.repo.commit(&name)? {
+            self.keep_for_rescue(slug, &tip)?;
+            match self.workspace(slug) {
+                None => drop(self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?),
+                // Without a remote this branch is the one that a claim goes on with.
+                Some(path) if self.repo.remote.is_none() => self.switch(slug, &path, &seen.view.base)?,
+                Some(_) => {}
+            }
         }
         let shared = seen.view.branches.get(slug).filter(|_| self.repo.remote.is_some()).cloned();
         let Some(shared) = shared else { return Ok(()) };

@@ -74,6 +74,7 @@ impl Work {
         self.pass_gates(Verb::Own, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::Own, slug)?;
+            self.check_whole(slug, &ready.seen, &ready.record, &ready.tip)?;
             // It would be overwritten, and nobody would be told any more.
             if let Some(plan) = self.plan_on_base(slug, &ready.record.claim, &ready.seen)? {
                 return Err(Error::policy(plan.told).next(plan.next));
@@ -107,6 +108,7 @@ impl Work {
         self.pass_gates(Verb::End, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::End, slug)?;
+            self.check_whole(slug, &ready.seen, &ready.record, &ready.tip)?;
             let (edits, kb, plan) = self.closing(&ready, slug, notes)?;
             let tree = self.composed(&ready, slug, State::Completed, edits)?;
             let tree = self.with_patch(&ready, slug, &tree)?;
@@ -220,7 +222,7 @@ impl Work {
     /// of its claim was made on.
     ///
     /// That commit itself does not count: it says again what the claim says, and comes back with the next verb.
-    fn last_of_base(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
+    pub(crate) fn last_of_base(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
         let Claim { slug, base_commit, .. } = &record.claim;
         // A clone that came later may not have what the base lost.
         let since = self.repo.commit(base_commit.as_str())?.map(|base| format!("^{base}"));

@@ -36,6 +36,7 @@ mod kb;
 mod landing;
 mod listing;
 mod notes;
+mod observing;
 mod policy;
 mod projecting;
 mod status;

@@ -144,6 +144,9 @@ impl Work {
 
     fn seen(&self, view: View) -> Result<Seen> {
         self.follow();
+        if !view.is_old {
+            self.observe(&view);
+        }
         let tree = self.repo.tree(&view.base)?;
         Ok(Seen { view, tree })
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Move, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Work,
     git::words_of,
     repo::MADE_FROM_FILE,
     state::SESSIONS_DIR,
@@ -31,6 +31,13 @@ pub enum Workspace {
     /// A clone of its own.
     Clone,
     None,
+}
+
+/// What a session goes on with in the place of a clone's own branch.
+enum Instead {
+    Shared,
+    /// A branch that begins with the base.
+    New,
 }
 
 impl Work {
@@ -124,52 +131,133 @@ impl Work {
 
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
-    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    /// What this clone has besides that, of an attempt before or of a time before others took the session, is put
+    /// aside, and a notice says where it is.
     pub(crate) fn ensure_branch(
         &self,
         slug: &Slug,
         start: &Oid,
         shared: Option<&Oid>,
         claim: &Claim,
+        notices: &mut Vec<String>,
     ) -> Result<()> {
         let name = format!("refs/heads/{}", slug.branch());
-        let own = self.repo.commit(&name)?;
-        let target = match (&own, shared) {
-            (None, None) => start,
-            (None, Some(shared)) => shared,
-            (Some(own), Some(shared)) if self.repo.is_ancestor(shared, own)? => own,
-            (Some(_), Some(shared)) => shared,
-            (Some(own), None) if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => own,
-            (Some(_), None) => start,
+        let Some(own) = self.tip(slug)? else {
+            self.repo.git.text(["update-ref", &name, shared.unwrap_or(start).as_str()])?;
+            return Ok(());
         };
-        if own.as_ref() == Some(target) {
+        let target = match self.branch_instead(&own, shared, claim)? {
+            Some(Instead::Shared) => shared.unwrap_or(start),
+            Some(Instead::New) => start,
+            // It was cut before the session was claimed, and has nothing of its own.
+            None if self.repo.is_ancestor(&own, start)? && !self.has_begun(slug, &own)? => start,
+            None => return Ok(()),
+        };
+        if *target == own {
             return Ok(());
         }
-        if let Some(own) = &own {
-            // An attempt's before, or what was done here after others had taken the session.
-            self.repo.git.text(["update-ref", &rescue_ref(slug, own), own.as_str()])?;
+        if !self.repo.is_ancestor(&own, target)? {
+            self.keep_for_rescue(slug, &own)?;
+            notices.push(format!(
+                "{} was elsewhere in this clone, and goes on from {}: what it had here is kept as {}",
+                slug.branch(),
+                target.short(),
+                rescue_ref(slug, &own)
+            ));
         }
-        if let Some(path) = self.workspace(slug).filter(|_| own.is_some()) {
-            // A checkout follows only by its own merge.
-            let merged = self.repo.git.at(&path).run(["merge", "--ff-only", "--quiet", target.as_str()])?;
-            if merged.is_ok() {
-                return Ok(());
-            }
-            let words = words_of(&merged.stderr);
+        match self.workspace(slug) {
+            Some(path) => self.switch(slug, &path, target),
+            None => self.repo.git.text(["update-ref", &name, target.as_str(), own.as_str()]).map(drop),
+        }
+    }
+
+    /// Whether a commit has the directory of a session that somebody works on.
+    fn has_begun(&self, slug: &Slug, tip: &Oid) -> Result<bool> {
+        Ok(!self.repo.files_of(tip.as_str(), &State::Active.dir_of(slug))?.is_empty())
+    }
+
+    /// Decides whether a session goes on with another branch than this clone's own.
+    ///
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    fn branch_instead(&self, own: &Oid, shared: Option<&Oid>, claim: &Claim) -> Result<Option<Instead>> {
+        Ok(match shared {
+            Some(shared) if self.repo.is_ancestor(shared, own)? => None,
+            Some(_) => Some(Instead::Shared),
+            None if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => None,
+            None => Some(Instead::New),
+        })
+    }
+
+    /// Fails when a workspace that was left here is in the way of a claim: before that is taken, because it would
+    /// stand without the branch that belongs to it.
+    pub(crate) fn check_leftover(&self, slug: &Slug, seen: &Seen, claim: &Claim) -> Result<()> {
+        let (Some(path), Some(own)) = (self.workspace(slug), self.tip(slug)?) else { return Ok(()) };
+        let shared = seen.shared_tip(slug);
+        let target = match self.branch_instead(&own, shared, claim)? {
+            None => return Ok(()),
+            Some(Instead::Shared) => shared.unwrap_or(&seen.view.base),
+            Some(Instead::New) => &seen.view.base,
+        };
+        self.check_switch(slug, &path, target)
+    }
+
+    /// Fails when a workspace has what is in the way of another branch.
+    pub(crate) fn check_switch(&self, slug: &Slug, path: &Path, target: &Oid) -> Result<()> {
+        let place = crate::quoted(path.display());
+        if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!(
-                "the workspace {} has what others do not have: {words}",
+                "the workspace {} is left from before, and {what}: commit or stash that first",
                 path.display()
             ))
-            .next(format!(
-                "git -C {} log --oneline {}..",
-                crate::quoted(path.display()),
-                target.short()
-            )));
+            .next(format!("git -C {place} stash --include-untracked")));
         }
-        let mut args = vec!["update-ref", &name, target.as_str()];
-        args.extend(own.as_ref().map(Oid::as_str));
-        self.repo.git.text(&args)?;
-        Ok(())
+        let known =
+            self.repo.git.text(["ls-tree", "-r", "-z", "--name-only", "--full-tree", target.as_str()])?;
+        let known: std::collections::HashSet<&str> = known.split_terminator('\0').collect();
+        let told = self.repo.git.at(path).text(["ls-files", "-z", "--others"])?;
+        let mut in_the_way: Vec<&str> =
+            told.split_terminator('\0').filter(|name| known.contains(name)).collect();
+        in_the_way.truncate(5);
+        if in_the_way.is_empty() {
+            return Ok(());
+        }
+        Err(Error::would_lose(format!(
+            "the workspace {} is left from before, and git does not know {} in it, which the session's branch has by now: move that away first",
+            path.display(),
+            in_the_way.join(", ")
+        ))
+        .next(format!("git -C {place} stash --all")))
+    }
+
+    /// Has a workspace go on with its session's branch from another commit. What git does not track stays.
+    pub(crate) fn switch(&self, slug: &Slug, path: &Path, target: &Oid) -> Result<()> {
+        let git = self.repo.git.at(path);
+        if self.is_clone(path) {
+            let here = self.repo.common.to_string_lossy();
+            git.text(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", &here, target.as_str()])?;
+        }
+        let branch = slug.branch();
+        let asked = [
+            "checkout",
+            "--quiet",
+            "--no-track",
+            "--no-overwrite-ignore",
+            "-B",
+            &branch,
+            target.as_str(),
+            "--",
+        ];
+        let switched = git.run(asked)?;
+        if switched.is_ok() {
+            return Ok(());
+        }
+        Err(Error::would_lose(format!(
+            "the workspace {} cannot go on from {}: {}",
+            path.display(),
+            target.short(),
+            words_of(&switched.stderr)
+        ))
+        .next(format!("git -C {} status", crate::quoted(path.display()))))
     }
 
     /// Makes the workspace, unless it is there; returns where it is.
@@ -467,6 +555,33 @@ impl Work {
             self.repo.remote.as_deref().unwrap_or_default(),
             crate::quoted(place.display())
         )))
+    }
+
+    /// Fails when the branch that others see has commits of this attempt whose work is not in this clone's: they would
+    /// be left behind.
+    pub(crate) fn check_whole(&self, slug: &Slug, seen: &Seen, record: &Record, tip: &Oid) -> Result<()> {
+        let Some(shared) = seen.view.branches.get(slug) else { return Ok(()) };
+        if self.apart(slug, seen)?.is_none() {
+            return Ok(());
+        }
+        // What was brought to a rewritten base has other names, and the old base is not the session's.
+        let mut asked = vec!["log", "--format=%s", "--cherry-pick", "--right-only", "--no-merges"];
+        let (between, base) = (format!("{tip}...{shared}"), format!("^{}", seen.view.base));
+        let begun = self.last_of_base(record, shared)?.unwrap_or_else(|| record.claim.base_commit.clone());
+        let begun = self.repo.commit(begun.as_str())?.map(|begun| format!("^{begun}"));
+        asked.extend([between.as_str(), base.as_str()]);
+        asked.extend(begun.as_deref());
+        let begin = format!("[{slug}] Claim session");
+        let left = self.repo.git.text(asked)?.lines().filter(|subject| *subject != begin).count();
+        if left == 0 {
+            return Ok(());
+        }
+        let (branch, remote) = (slug.branch(), self.repo.remote.as_deref().unwrap_or_default());
+        let place = crate::quoted(self.workspace_path(slug).display());
+        Err(Error::would_lose(format!(
+            "{branch} at {remote} has {left} commits that are not here and would not land: merge them, or when yours replace them, push yours with --force-with-lease"
+        ))
+        .next(format!("git -C {place} pull --no-rebase {remote} {branch}")))
     }
 
     /// Returns the move that takes a session's branch from what waits to be merged back to what that was made of.

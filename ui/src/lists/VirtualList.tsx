@@ -110,7 +110,8 @@ export class VirtualList<T> extends Component<Props<T>> {
 
   /** Makes sure a row can be seen, moving as little as possible. */
   private reveal(index: number): void {
-    const scroller = this.scroller.current!;
+    const scroller = this.scroller.current;
+    if (!scroller) return;
     const above = this.heights.offset(index);
     const below = above + this.heights.get(index);
     const base = this.base();
@@ -204,7 +205,9 @@ export class VirtualList<T> extends Component<Props<T>> {
   }
 
   private readonly scrolled = () => {
-    const scroller = this.scroller.current!;
+    const scroller = this.scroller.current;
+    // The view may have been left while a scroll was under way.
+    if (!scroller) return;
     if (scroller.scrollTop === this.top && this.anchors.length) return;
     const up = scroller.scrollTop < this.top;
     this.top = scroller.scrollTop;

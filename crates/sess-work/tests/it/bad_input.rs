@@ -383,14 +383,74 @@ fn clocks_an_hour_apart_cost_nobody_their_work() {
     check(late.takeover(&slug, false, None, &ClaimOptions::default()), Kind::Claimed, "sess work takeover");
     commit(&lab, &workspace, "work.txt", "done\n");
     ann.heartbeat(&slug).expect("shared");
-    let early = with_clock(&lab.clone_named("early"), ahead);
-    // By its clock the lease has lapsed; what Ann shared is what it goes on with.
-    let taken = early.takeover(&slug, false, None, &ClaimOptions::default()).expect("taken");
+    let dir = lab.clone_named("early");
+    let options = ClaimOptions::default();
+    let early = with_clock(&dir, ahead);
+    // By its clock the lease has lapsed, but it has not seen for long that nothing happens.
+    let told = early.takeover(&slug, false, None, &options).expect_err("Ann is at work");
+    assert!(told.to_string().contains("clocks differ"), "{told}");
+    check(early.takeover(&slug, false, None, &options), Kind::Claimed, "sess work takeover");
+    ann.note(&slug, Note::Log, "still here").expect("it is Ann's");
+    let soon_after = with_clock(&dir, || Timestamp::from_millis_clamped(ahead().as_millis() + 900_000));
+    check(soon_after.takeover(&slug, false, None, &options), Kind::Claimed, "sess work takeover");
+    // Nothing happened for as long as the lease lasts, and what Ann shared is what it goes on with.
+    let an_hour_later = with_clock(&dir, || Timestamp::from_millis_clamped(ahead().as_millis() + 3_800_000));
+    let taken = an_hour_later.takeover(&slug, false, None, &options).expect("taken");
     assert_eq!(taken.record.claim.fence, 2);
     assert!(taken.workspace.expect("a workspace").join("work.txt").is_file());
     check(ann.note(&slug, Note::Log, "still here"), Kind::Claimed, &format!("sess work show {slug}"));
     assert!(workspace.join("work.txt").is_file());
-    early.complete(&slug, None).expect("completed");
+    an_hour_later.complete(&slug, None).expect("completed");
+}
+
+#[test]
+fn a_claim_that_is_dead_for_long_is_taken_at_once_by_a_clone_that_never_saw_it() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (dead, _) = claimed(&ann, "Dead");
+    let with_clock = |dir: &Path, clock: fn() -> Timestamp| {
+        let who = Who { agent: None, session: None, host: "host".to_owned(), pid: 1 };
+        Work::new(Repo::find(dir).expect("a repository"), Settings::default(), who, clock).expect("a caller")
+    };
+    let bob = lab.clone_named("bob");
+    work(&bob).see().expect("seen");
+    let (lapsed, options): (fn() -> Timestamp, _) =
+        (|| Timestamp::from_millis_clamped(now().as_millis() + 1_801_000), ClaimOptions::default());
+    let carol = lab.clone_named("carol");
+    check(
+        with_clock(&carol, lapsed).takeover(&dead, false, None, &options),
+        Kind::Claimed,
+        "sess work takeover",
+    );
+    // Who saw it while it was alive has seen nothing of it for as long as its lease lasts.
+    let taken = with_clock(&bob, lapsed).takeover(&dead, false, None, &options).expect("taken");
+    assert_eq!(taken.record.claim.fence, 2);
+    let (dead, _) = claimed(&ann, "Dead, too");
+    let late = || Timestamp::from_millis_clamped(now().as_millis() + 5_401_000);
+    let taken = with_clock(&carol, late).takeover(&dead, false, None, &options).expect("taken");
+    assert_eq!(taken.record.claim.fence, 2);
+}
+
+#[test]
+fn commits_that_nobody_shared_are_a_sign_of_life() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let session = |name: &str, clock: fn() -> Timestamp| {
+        let (host, session) = ("host".to_owned(), Some(name.to_owned()));
+        let who = Who { agent: None, session, host, pid: 1 };
+        Work::new(Repo::find(&dir).expect("a repository"), Settings::default(), who, clock).expect("a caller")
+    };
+    // It was claimed an hour ago, and is committed to now.
+    let long_ago = || Timestamp::from_millis_clamped(now().as_millis() - 3_600_000);
+    let one = session("one", long_ago);
+    let slug = planned(&one, "Alive");
+    let options = ClaimOptions::default();
+    let workspace = one.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    let two = session("two", now);
+    let told = two.takeover(&slug, false, None, &options).expect_err("somebody is at work");
+    assert_eq!(told.kind, Kind::WouldLoseWork, "{told}");
+    assert!(told.to_string().contains("newer than its lease"), "{told}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use sess_work::{ClaimOptions, InitOptions, Kind, Note, Settings, Slug, State, Work, Workspace};
+use sess_work::{ClaimOptions, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work, Workspace};
 
 use crate::lab::{Lab, planned, work, work_with};
 
@@ -463,4 +463,32 @@ fn what_was_copied_into_a_workspace_is_not_what_somebody_changes() {
     fs::write(place.join("new.rs"), "x\n").expect("written");
     assert_eq!(ann.status(&slug).expect("told").uncommitted, ["new.rs"]);
     assert_eq!(ann.drift(&slug).expect("told").files.changed, ["new.rs"]);
+}
+
+#[test]
+fn the_first_agent_of_a_clone_has_what_its_person_claimed_and_no_other_one() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let agent = |name: Option<&str>| {
+        let session = name.map(str::to_owned);
+        let who = Who { agent: session.clone(), session, host: "host".to_owned(), pid: 1 };
+        let repo = Repo::find(&dir).expect("a repository");
+        Work::new(repo, Settings::default(), who, crate::lab::now).expect("a caller")
+    };
+    let (person, one, two) = (agent(None), agent(Some("native:s2")), agent(Some("native:s3")));
+    let options = ClaimOptions::default();
+    let by_claim = planned(&person, "By claim");
+    person.claim(&by_claim, &options).expect("claimed");
+    let record = one.claim(&by_claim, &options).expect("it acts for the person").record;
+    assert_eq!(record.claim.owner.session.as_deref(), Some("native:s2"));
+    assert_eq!(record.claim.agent.as_deref(), Some("native:s2"));
+    let by_note = planned(&person, "By note");
+    person.claim(&by_note, &options).expect("claimed");
+    one.note(&by_note, Note::Log, "begun").expect("it acts for the person");
+    for slug in [by_claim, by_note] {
+        assert_eq!(two.claim(&slug, &options).expect_err("another agent has it").kind, Kind::Claimed);
+        assert_eq!(two.note(&slug, Note::Log, "no").expect_err("it is the first one's").kind, Kind::Claimed);
+        person.note(&slug, Note::Log, "looked at").expect("it is the person's clone");
+        one.note(&slug, Note::Log, "gone on").expect("the person took nothing from it");
+    }
 }

@@ -68,9 +68,90 @@ fn a_branch_that_somebody_else_pushed_to_is_not_deleted() {
     lab.git(&bob, &["checkout", "--quiet", &slug.branch()]);
     let theirs = commit(&lab, &bob, "review.rs", &slug);
     lab.git(&bob, &["push", "--quiet", "origin", &slug.branch()]);
-    let done = ann.complete(&slug, None).expect("completed");
-    assert!(done.notices.iter().any(|notice| notice.contains("did not land")), "{:?}", done.notices);
+    for refused in [ann.complete(&slug, None).map(drop), ann.land(&slug).map(drop)] {
+        let refused = refused.expect_err("what Bob pushed would stay behind");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(refused.next_command().ends_with(&format!("pull --no-rebase origin {}", slug.branch())));
+    }
     assert_eq!(lab.git(&lab.hub(), &["rev-parse", &slug.branch()]), theirs);
+    lab.git(&workspace, &["pull", "--quiet", "--no-rebase", "--no-edit", "origin", &slug.branch()]);
+    ann.complete(&slug, None).expect("completed");
+    assert_eq!(lab.files("main", "review.rs"), ["review.rs"]);
+}
+
+#[test]
+fn who_lost_a_session_and_claims_it_again_goes_on_with_what_others_did() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("bob");
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&dir));
+    let slug = planned(&ann, "To and fro");
+    let workspace = claimed(&bob, &slug);
+    let mine = commit(&lab, &workspace, "b3.txt", &slug);
+    let options = ClaimOptions::default();
+    let theirs = ann.takeover(&slug, true, Some("needed"), &options).expect("taken").workspace;
+    commit(&lab, &theirs.expect("a workspace"), "b4.txt", &slug);
+    ann.release(&slug, None).expect("released");
+
+    // What is not committed, or would be overwritten, is in the way before anything is taken.
+    fs::write(workspace.join("b3.txt"), "more\n").expect("written");
+    let taken = |refused: sess_work::Result<sess_work::Claimed>| {
+        let refused = refused.expect_err("it would be lost");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(refused.to_string().contains(&workspace.display().to_string()), "{refused}");
+        assert!(refused.next_command().contains(" stash "), "{refused}");
+        let seen = bob.see().expect("seen");
+        assert!(seen.standing(&slug).holder().is_none(), "nothing is taken");
+    };
+    taken(bob.claim(&slug, &options));
+    taken(bob.claim_next(None, &options).map(|claimed| claimed.expect("one is ready")));
+    lab.git(&workspace, &["checkout", "--quiet", "b3.txt"]);
+    fs::write(workspace.join("b4.txt"), "mine\n").expect("written");
+    taken(bob.claim(&slug, &options));
+    fs::remove_file(workspace.join("b4.txt")).expect("removed");
+
+    fs::write(workspace.join("notes.txt"), "mine\n").expect("written");
+    let claimed = bob.claim(&slug, &options).expect("claimed");
+    assert_eq!(claimed.record.claim.fence, 3);
+    let told = claimed.notices.join("\n");
+    let kept = told.rsplit("is kept as ").next().expect("a name");
+    assert_eq!(lab.git(&dir, &["rev-parse", kept]), mine, "{told}");
+    assert!(workspace.join("notes.txt").is_file());
+    lab.git(&workspace, &["merge", "--quiet", "--no-edit", kept]);
+    bob.complete(&slug, None).expect("completed");
+    assert_eq!(lab.files("main", "b3.txt"), ["b3.txt"]);
+    assert_eq!(lab.files("main", "b4.txt"), ["b4.txt"]);
+}
+
+#[test]
+fn a_further_attempt_begins_anew_although_the_workspace_of_the_one_before_was_left() {
+    for has_remote in [true, false] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        if !has_remote {
+            lab.git(&dir, &["remote", "remove", "origin"]);
+        }
+        let ann = work(&dir);
+        let slug = planned(&ann, "Again");
+        let workspace = claimed(&ann, &slug);
+        let old = commit(&lab, &workspace, "a1.txt", &slug);
+        fs::write(workspace.join("left.txt"), "mine\n").expect("written");
+        ann.abandon(&slug, "no use").expect("abandoned");
+        assert_eq!(ann.retry(&slug).expect("planned anew"), 2);
+        assert_eq!(claimed(&ann, &slug), workspace);
+        assert!(workspace.join("left.txt").is_file() && !workspace.join("a1.txt").exists());
+        commit(&lab, &workspace, "a2.txt", &slug);
+        ann.note(&slug, Note::Log, "begun anew").expect("logged");
+        ann.complete(&slug, None).expect("completed");
+        let landed = lab.git(&dir, &["ls-tree", "-r", "--name-only", &landed_at(has_remote)]);
+        assert!(landed.contains("a2.txt") && !landed.contains("a1.txt"), "{landed}");
+        assert!(landed.contains(&format!("completed/{slug}/attempts/1/worklog.md")), "{landed}");
+        let rescued = lab.git(&dir, &["for-each-ref", "--contains", &old, "refs/intersession/rescue"]);
+        assert!(!rescued.is_empty());
+    }
+}
+
+fn landed_at(has_remote: bool) -> String {
+    (if has_remote { "refs/intersession/seen/base" } else { "main" }).to_owned()
 }
 
 #[test]

@@ -81,8 +81,8 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
         Refs::None => String::new(),
     };
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let id_len =
-        if is_narrow { telling_len(listing.sessions.iter().map(|session| &*session.id)) } else { usize::MAX };
+    let ids: Vec<&str> = listing.sessions.iter().map(|session| &*session.id).collect();
+    let id_len = if is_narrow { telling_len(&ids) } else { usize::MAX };
     let rows = listing.sessions.iter().enumerate().map(|(index, session)| {
         let updated =
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
@@ -99,10 +99,10 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
 }
 
 /// Returns how much of each id tells sessions apart, and is taken as a reference.
-pub fn telling_len<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usize {
+pub fn telling_len(ids: &[&str]) -> usize {
     let is_telling = |len: &usize| {
-        let beginnings: HashSet<&str> = ids.clone().map(|id| beginning(id, *len)).collect();
-        beginnings.len() == ids.clone().count()
+        let beginnings: HashSet<&str> = ids.iter().map(|id| beginning(id, *len)).collect();
+        beginnings.len() == ids.len()
     };
     (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
 }

@@ -86,7 +86,8 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     // Sub-agents' are a part of their session.
     let shown: Vec<_> = rows.snapshots.iter().filter(|row| row.parent.is_none()).collect();
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let id_len = if is_narrow { telling_len(shown.iter().map(|row| &*row.id)) } else { usize::MAX };
+    let ids: Vec<&str> = shown.iter().map(|row| &*row.id).collect();
+    let id_len = if is_narrow { telling_len(&ids) } else { usize::MAX };
     let cells = shown.iter().map(|row| {
         let title = if row.title.is_empty() { "(untitled)" } else { &row.title };
         vec![
