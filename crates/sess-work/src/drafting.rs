@@ -176,7 +176,7 @@ impl Work {
 
     /// Keeps a session's branch, as it was seen, where nobody goes on with it.
     fn set_branch_aside(&self, slug: &Slug, seen: &Seen) -> Result<()> {
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         if let Some(tip) = self.repo.commit(&name)?.filter(|_| self.workspace(slug).is_none()) {
             self.repo.git.text(["update-ref", &rescue_ref(slug, &tip), tip.as_str()])?;
             self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;

@@ -40,7 +40,7 @@ impl Work {
         if usual.join(".git").exists() {
             return usual;
         }
-        let adopted = self.checkout_of(&format!("refs/heads/{}", slug.branch())).ok().flatten();
+        let adopted = self.checkout_of(&slug.branch_ref()).ok().flatten();
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 
@@ -101,7 +101,7 @@ impl Work {
     pub(crate) fn tip(&self, slug: &Slug) -> Result<Option<Oid>> {
         // A clone of its own has the branch; a worktree shares it.
         if let Some(path) = self.workspace(slug).filter(|path| self.is_clone(path)) {
-            let name = format!("refs/heads/{}", slug.branch());
+            let name = slug.branch_ref();
             let local = self.repo.git.run([
                 "fetch",
                 "--quiet",
@@ -119,7 +119,7 @@ impl Work {
                 )));
             }
         }
-        self.repo.commit(&format!("refs/heads/{}", slug.branch()))
+        self.repo.commit(&slug.branch_ref())
     }
 
     /// Makes the session's branch, unless it is there, here or where others see it.
@@ -132,7 +132,7 @@ impl Work {
         shared: Option<&Oid>,
         claim: &Claim,
     ) -> Result<()> {
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         let own = self.repo.commit(&name)?;
         let target = match (&own, shared) {
             (None, None) => start,
@@ -364,7 +364,7 @@ impl Work {
                 return Ok(Some(format!("is in the middle of a merge ({name})")));
             }
         }
-        let branch = format!("refs/heads/{}", slug.branch());
+        let branch = slug.branch_ref();
         if git.run(["symbolic-ref", "--quiet", "HEAD"])?.text().trim() != branch {
             return Ok(Some(format!("has something else checked out than {}", slug.branch())));
         }
@@ -388,6 +388,15 @@ impl Work {
             return Ok(None);
         }
         Ok(Some(format!("has changes that are not committed: {}", changed.join(", "))))
+    }
+
+    /// Fails when something in a session's workspace is not committed.
+    pub(crate) fn check_finished(&self, slug: &Slug) -> Result<()> {
+        match self.unfinished(slug)? {
+            None => Ok(()),
+            Some(what) => Err(Error::would_lose(format!("the workspace of {slug} {what}"))
+                .next(status_command(&self.workspace_path(slug)))),
+        }
     }
 
     /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.
@@ -447,7 +456,7 @@ impl Work {
         if self.apart(slug, seen)?.is_some() {
             return Ok(None);
         }
-        Ok(Some(Move { name: format!("refs/heads/{}", slug.branch()), from: shared.cloned(), to: Some(tip) }))
+        Ok(Some(Move { name: slug.branch_ref(), from: shared.cloned(), to: Some(tip) }))
     }
 
     /// Says so when the session's branch went another way where others see it: nothing is shared then.
@@ -474,7 +483,7 @@ impl Work {
         let (shared, made_of) = (seen.view.branches.get(slug), seen.shared_tip(slug)?);
         let is_here = self.repo.commit(made_of.as_str()).is_ok_and(|found| found.is_some());
         (shared != Some(made_of) && is_here && self.repo.remote.is_some()).then(|| Move {
-            name: format!("refs/heads/{}", slug.branch()),
+            name: slug.branch_ref(),
             from: shared.cloned(),
             to: Some(made_of.clone()),
         })
@@ -500,7 +509,7 @@ impl Work {
     ) -> Result<Oid> {
         let workspace = self.workspace(slug);
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         let _turn = self.repo.lock("branch")?;
         // What a killed verb left half done is made whole by the look at it.
         self.unfinished(slug)?;
@@ -606,7 +615,7 @@ impl Work {
         if phase != Phase::Completed {
             return Ok(());
         }
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         if let Some(tip) = tip {
             self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
         }
@@ -724,6 +733,11 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Returns the command that shows what is not committed in a checkout.
+pub(crate) fn status_command(checkout: &Path) -> String {
+    format!("git -C {} status", crate::quoted(checkout.display()))
 }
 
 /// Where the commits of a branch that goes away can be found again.
