@@ -496,10 +496,7 @@ impl Work {
         // An ended claim says nothing about a directory that never followed it.
         let seen = self.roll_forward().or_else(|_| self.see())?;
         let record = self.record_for(Verb::End, slug, &seen)?;
-        if let Some(what) = self.unfinished(slug)? {
-            return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
-        }
+        self.check_finished(slug)?;
         let mut ended = record.clone();
         ended.claim.phase = phase;
         self.check_projection(&seen, &ended)?;
@@ -523,13 +520,13 @@ impl Work {
             true,
         )?;
         let (branch, base) = (slug.branch(), &self.repo.base);
-        if self.forget_landed(slug)? {
-            notices
-                .push(format!("what waited to be merged is taken back: do not bring it to {base} any more"));
-        } else if record.claim.waits() {
-            notices.push(format!(
-                "what waited to be merged is taken back: close the pull request from {branch} to {base}"
-            ));
+        let waited_here = self.forget_landed(slug)?;
+        if record.claim.waits() {
+            let left = match waited_here {
+                true => format!("do not bring it to {base} any more"),
+                false => format!("close the pull request from {branch} to {base}"),
+            };
+            notices.push(format!("what waited to be merged is taken back: {left}"));
         }
         if let Err(error) = self.roll_forward() {
             notices.push(format!("{} does not show it yet: {}", self.repo.base, error.message()));

@@ -164,21 +164,18 @@ impl Work {
                 Some(_) => {}
             }
         }
-        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
-        let mut path = "";
-        for line in told.split('\0') {
-            if let Some(worktree) = line.strip_prefix("worktree ") {
-                path = worktree;
-            } else if line.starts_with("prunable") {
-                findings.push(format!("the worktree {path} was removed by hand, and git still lists it: run `git worktree prune`"));
-            }
+        for worktree in self.worktrees()?.iter().filter(|worktree| worktree.is_gone) {
+            let path = worktree.path.display();
+            findings.push(format!(
+                "the worktree {path} was removed by hand, and git still lists it: run `git worktree prune`"
+            ));
         }
         Ok(())
     }
 
     /// Says what to do about a workspace whose session nobody has any more.
     fn left_workspace(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
-        let is_damaged = seen.view.damaged.iter().any(|(name, _)| name == slug.as_str());
+        let is_damaged = seen.damage(slug).is_some();
         let standing = seen.standing(slug);
         // What puts the claim right comes first, and is told with the claim.
         if is_damaged || standing == Standing::Orphaned {

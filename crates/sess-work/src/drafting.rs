@@ -178,7 +178,7 @@ impl Work {
 
     /// Keeps a session's branch, as it was seen, where nobody goes on with it.
     fn set_branch_aside(&self, slug: &Slug, seen: &Seen) -> Result<()> {
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         if let Some(tip) = self.repo.commit(&name)? {
             self.keep_for_rescue(slug, &tip)?;
             match self.workspace(slug) {

@@ -121,9 +121,9 @@ impl From<Refusal> for Error {
             Refusal::WrongState { slug, .. } => {
                 Self::wrong_state(message).next(format!("sess work show {slug}"))
             }
-            Refusal::Claimed { claim, is_stale, .. } => {
+            Refusal::Claimed { slug, is_stale, .. } => {
                 let verb = if is_stale { "takeover" } else { "show" };
-                Self::new(Kind::Claimed, message).next(format!("sess work {verb} {}", claim.slug))
+                Self::new(Kind::Claimed, message).next(format!("sess work {verb} {slug}"))
             }
             Refusal::Dispossessed(slug, _) => {
                 Self::new(Kind::Claimed, message).next(format!("sess work show {slug}"))

@@ -10,8 +10,10 @@ use std::{
 };
 
 use crate::{
-    Error, Git, Moved, Oid, Record, Result, Seen, Work, git::words_of, projecting::Step,
-    workspace::mark_plans,
+    Error, Git, Moved, Oid, Record, Result, Seen, Work,
+    git::words_of,
+    projecting::Step,
+    workspace::{mark_plans, status_command},
 };
 
 const FILE: &str = "checkout.pending";
@@ -87,7 +89,7 @@ impl Work {
             checkout.display(),
             words_of(&probe.stderr)
         ))
-        .next(format!("git -C {} status", crate::quoted(checkout.display()))))
+        .next(status_command(checkout)))
     }
 
     /// Takes the checkout to where a verb that was killed has brought the base.

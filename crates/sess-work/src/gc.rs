@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work};
 
-/// How deep directories are walked, and how many entries are counted.
+/// How deep directories are walked.
 const DEPTH_MAX: usize = 64;
 
 /// What was cleaned up, or would be.
@@ -62,9 +62,10 @@ impl Work {
 
     /// Returns the sessions that have a workspace in this clone, in its usual place or elsewhere.
     pub(crate) fn workspaces_here(&self) -> Result<Vec<Slug>> {
-        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
-        let branches = told.split('\0').filter_map(|line| line.strip_prefix("branch refs/heads/session/"));
-        let mut slugs: Vec<Slug> = branches.filter_map(|name| name.parse().ok()).collect();
+        let worktrees = self.worktrees()?;
+        let branches = worktrees.iter().filter_map(|worktree| worktree.branch.as_deref());
+        let names = branches.filter_map(|branch| branch.strip_prefix("refs/heads/session/"));
+        let mut slugs: Vec<Slug> = names.filter_map(|name| name.parse().ok()).collect();
         if let Ok(entries) = fs::read_dir(self.workspace_root()) {
             let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
             let suffix = self.workspace_suffix();
@@ -137,7 +138,7 @@ impl Work {
     fn clean_branches(&self, seen: &Seen, dry_run: bool) -> Result<usize> {
         let mut count = 0;
         for slug in self.leftover_branches(seen)? {
-            let name = format!("refs/heads/{}", slug.branch());
+            let name = slug.branch_ref();
             if self.workspace(&slug).is_some() {
                 continue;
             }

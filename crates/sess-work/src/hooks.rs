@@ -12,8 +12,9 @@ use std::{
 use crate::{
     Brief, Claim, Error, Oid, PLAN_FILE, Record, Repo, Result, Slug, State, Work, WorkKind, guard,
     init::InitReport,
+    policy::{foreign_knowledge, learn_command},
     refs::read_all,
-    state::{KNOWLEDGE_DIR, learnings_dir},
+    state::KNOWLEDGE_DIR,
 };
 
 /// Their names, and what a script hands on besides its arguments.
@@ -33,7 +34,6 @@ const HOOKS_PATH: &str = "core.hooksPath";
 const HOOKS_SETTING: &str = "intersession.hooksPath";
 /// The fence that a workspace was made with, in the directory that git keeps for it.
 const FENCE_FILE: &str = "intersession-fence";
-const PATHS_SHOWN_MAX: usize = 5;
 
 fn script(name: &str, more: &str) -> String {
     let (given, input) = match name {
@@ -113,19 +113,13 @@ impl Work {
             ))
             .next(format!("git restore --staged --worktree {plan}")));
         }
-        let own = format!("{}/", learnings_dir(&slug));
-        let foreign =
-            |path: &&String| path.starts_with(&format!("{KNOWLEDGE_DIR}/")) && !path.starts_with(&own);
-        let foreign: Vec<&str> =
-            changed.iter().filter(foreign).map(String::as_str).take(PATHS_SHOWN_MAX).collect();
-        if foreign.is_empty() || self.kind_here(&slug, &plan)? == WorkKind::KbMerge {
-            return Ok(());
+        let knowledge = changed.into_iter().filter(|path| path.starts_with(&format!("{KNOWLEDGE_DIR}/")));
+        match foreign_knowledge(&slug, knowledge.collect()) {
+            Some(told) if self.kind_here(&slug, &plan)? != WorkKind::KbMerge => {
+                Err(Error::policy(told).next(learn_command(&slug)))
+            }
+            _ => Ok(()),
         }
-        Err(Error::policy(format!(
-            "only a kb-merge session changes the knowledge base, and {slug} is none: {}; what it learned goes into {own}",
-            foreign.join(", ")
-        ))
-        .next(format!("sess work learn --slug {slug} \"<what was learned>\"")))
     }
 
     /// Whether the plan in the index is the one that the claim was amended to.

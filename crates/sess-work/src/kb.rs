@@ -66,16 +66,21 @@ impl Work {
             for source in &sources {
                 text += &format!("- `{}/learnings.md`\n", learnings_dir(source));
             }
-            let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
-            let dir = state.dir_of(&made);
-            let worklog = format!("# Worklog: {made}\n\n- {} made by {}\n", self.now(), self.by());
-            let edits = vec![
-                Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(&text)?),
-                Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?),
-            ];
+            let edits = self.kb_session(&made, &text, &format!("made by {}", self.by()))?.to_vec();
             Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
         })?;
         Ok(made)
+    }
+
+    /// Returns the files of a new session that merges what was learned, whose worklog says how it came to be.
+    pub(crate) fn kb_session(&self, kb: &Slug, plan: &str, how: &str) -> Result<[Edit; 2]> {
+        let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
+        let dir = state.dir_of(kb);
+        let worklog = format!("# Worklog: {kb}\n\n- {} {how}\n", self.now());
+        Ok([
+            Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(plan)?),
+            Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?),
+        ])
     }
 
     /// Returns the sessions with learnings that no session merges or has merged.

@@ -15,6 +15,7 @@ use crate::{
     state::{SESSIONS_DIR, learnings_dir},
     templates,
     tree::{Edit, File, PLAIN},
+    workspace::status_command,
 };
 
 /// How long landing is tried for, while others land, too.
@@ -155,10 +156,7 @@ impl Work {
     fn ready_to_land(&self, verb: Verb, slug: &Slug) -> Result<Ready> {
         let seen = self.see()?;
         let record = self.record_for(verb, slug, &seen)?;
-        if let Some(what) = self.unfinished(slug)? {
-            return Err(Error::would_lose(format!("the workspace of {slug} {what}"))
-                .next(format!("git -C {} status", crate::quoted(self.workspace_path(slug).display()))));
-        }
+        self.check_finished(slug)?;
         let tip = self.tip(slug)?.ok_or_else(|| {
             Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
                 .next(format!("sess work claim {slug}"))
@@ -322,13 +320,9 @@ impl Work {
         }
         let seen = &ready.seen;
         let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen);
-        let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
-        let dir = state.dir_of(&kb);
-        edits.push(Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(&text)?));
-        let worklog = format!("# Worklog: {kb}\n\n- {} made when {slug} was completed\n", self.now());
-        edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?));
+        edits.extend(self.kb_session(&kb, &text, &format!("made when {slug} was completed"))?);
         Ok((edits, Some(kb), plan))
     }
 
@@ -411,9 +405,7 @@ impl Work {
         landed: &Landed,
         notices: &mut Vec<String>,
     ) -> Result<Record> {
-        let branch = format!("refs/heads/{}", slug.branch());
-        // What waited here until now is replaced.
-        self.forget_landed(slug)?;
+        let branch = slug.branch_ref();
         let (mut others, mut kept) = (Vec::new(), None);
         if self.settings.land == Land::Pr && self.repo.remote.is_some() {
             let from = ready.seen.view.branches.get(slug).cloned();
@@ -432,7 +424,7 @@ impl Work {
             notices
                 .push(format!("the work is one commit in this clone, {name}: bring it to {base} as it is"));
         }
-        self.replaced_keeping(
+        let record = self.replaced_keeping(
             &ready.record,
             |claim| {
                 claim.phase = Phase::Landing;
@@ -442,7 +434,12 @@ impl Work {
             &others,
             true,
             kept,
-        )
+        )?;
+        if kept.is_some() {
+            // What waited here until now is replaced by what waits there.
+            self.forget_landed(slug)?;
+        }
+        Ok(record)
     }
 
     /// Forgets the commit that waited in this clone to be merged; returns whether there was one.
@@ -457,7 +454,7 @@ impl Work {
 
     /// Moves the session's branch forward, and a checkout of it with it.
     fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         let Some(path) = self.workspace(slug) else {
             self.repo.git.text(["update-ref", &name, to.as_str(), from.as_str()])?;
             return Ok(());
@@ -474,7 +471,7 @@ impl Work {
             "the workspace of {slug} could not follow: {}",
             words_of(&merged.stderr)
         ))
-        .next(format!("git -C {} status", crate::quoted(path.display()))))
+        .next(status_command(&path)))
     }
 
     /// Runs the checks that the plan names, in the workspace. They judge what lands: nothing else may lie there, but
@@ -524,10 +521,7 @@ impl Work {
     /// Fails when a workspace has what does not land, by which gates would judge all the same.
     fn check_committed(&self, slug: &Slug) -> Result<()> {
         let Some(path) = self.workspace(slug) else { return Ok(()) };
-        let next = format!("git -C {} status", crate::quoted(path.display()));
-        if let Some(what) = self.unfinished(slug)? {
-            return Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next));
-        }
+        self.check_finished(slug)?;
         let untracked = self.untracked(&path)?;
         if untracked.is_empty() {
             return Ok(());
@@ -536,7 +530,7 @@ impl Work {
         Err(Error::policy(format!(
             "gates judge what lands, and git does not know {shown}: add them, ignore them or move them away"
         ))
-        .next(next))
+        .next(status_command(&path)))
     }
 
     /// Does something that takes long, and keeps the session meanwhile.

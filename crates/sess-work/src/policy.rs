@@ -110,7 +110,7 @@ pub(crate) fn learn_command(slug: &Slug) -> String {
 }
 
 /// Says which files of the knowledge base are not a session's own, if some are not.
-fn foreign_knowledge(slug: &Slug, mut paths: Vec<String>) -> Option<String> {
+pub(crate) fn foreign_knowledge(slug: &Slug, mut paths: Vec<String>) -> Option<String> {
     let own = format!("{}/", learnings_dir(slug));
     paths.retain(|path| !path.starts_with(&own));
     paths.sort();

@@ -29,6 +29,15 @@ pub(crate) struct Step {
     pub(crate) edits: Vec<Edit>,
 }
 
+/// A checkout of this clone, as git lists it.
+pub(crate) struct Worktree {
+    pub(crate) path: PathBuf,
+    /// The ref of the branch that is checked out in it.
+    pub(crate) branch: Option<String>,
+    /// Somebody removed it by hand.
+    pub(crate) is_gone: bool,
+}
+
 /// Writes the message of a commit that the program makes.
 ///
 /// The fence is in it so that it never falls, even if the claim is lost one day.
@@ -176,18 +185,23 @@ impl Work {
 
     /// Returns the worktree that a branch is checked out in, by the branch's ref.
     pub(crate) fn checkout_of(&self, name: &str) -> Result<Option<PathBuf>> {
+        let found = self.worktrees()?.into_iter().find(|worktree| worktree.branch.as_deref() == Some(name));
+        Ok(found.map(|worktree| worktree.path))
+    }
+
+    /// Returns the checkouts of this clone, as git lists them.
+    pub(crate) fn worktrees(&self) -> Result<Vec<Worktree>> {
         let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
-        let branch = format!("branch {name}");
-        let mut path = None;
+        let mut found: Vec<Worktree> = Vec::new();
         for line in told.split('\0') {
-            if let Some(worktree) = line.strip_prefix("worktree ") {
-                path = Some(worktree.to_owned());
-            }
-            if line == branch {
-                return Ok(path.map(PathBuf::from));
+            if let Some(path) = line.strip_prefix("worktree ") {
+                found.push(Worktree { path: path.into(), branch: None, is_gone: false });
+            } else if let Some(last) = found.last_mut() {
+                last.is_gone |= line.starts_with("prunable");
+                last.branch = line.strip_prefix("branch ").map(str::to_owned).or(last.branch.take());
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// Ends the claims of sessions whose work somebody merged.

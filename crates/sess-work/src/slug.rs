@@ -77,6 +77,11 @@ impl Slug {
     pub fn branch(&self) -> String {
         format!("session/{self}")
     }
+
+    /// Returns the ref of its branch.
+    pub(crate) fn branch_ref(&self) -> String {
+        format!("refs/heads/{}", self.branch())
+    }
 }
 
 /// Letters and digits of any text, joined by single dashes; letters with marks are written without them.

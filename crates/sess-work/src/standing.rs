@@ -108,7 +108,7 @@ pub enum Refusal {
     #[error("{slug} is {state}, and has to be {expected} for that")]
     WrongState { slug: Slug, state: State, expected: &'static str },
     #[error("{told}")]
-    Claimed { claim: Box<Claim>, told: String, is_stale: bool },
+    Claimed { slug: Slug, told: String, is_stale: bool },
     /// Only the chain of claims tells it from [`Self::Claimed`].
     #[error("{0} is not yours any more: {1}")]
     Dispossessed(Slug, String),
@@ -128,8 +128,7 @@ pub enum Refusal {
 pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Timestamp) -> Result<(), Refusal> {
     let wrong = |state: State, expected| Err(Refusal::WrongState { slug: slug.clone(), state, expected });
     let claimed = |claim: &Claim| {
-        let told = claim.told(now);
-        Err(Refusal::Claimed { claim: Box::new(claim.clone()), told, is_stale: claim.is_stale(now) })
+        Err(Refusal::Claimed { slug: slug.clone(), told: claim.told(now), is_stale: claim.is_stale(now) })
     };
     let state = match standing {
         Standing::Unknown => return Err(Refusal::NotFound(slug.clone())),

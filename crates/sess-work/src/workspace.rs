@@ -47,7 +47,7 @@ impl Work {
         if usual.join(".git").exists() {
             return usual;
         }
-        let adopted = self.checkout_of(&format!("refs/heads/{}", slug.branch())).ok().flatten();
+        let adopted = self.checkout_of(&slug.branch_ref()).ok().flatten();
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 
@@ -108,7 +108,7 @@ impl Work {
     pub(crate) fn tip(&self, slug: &Slug) -> Result<Option<Oid>> {
         // A clone of its own has the branch; a worktree shares it.
         if let Some(path) = self.workspace(slug).filter(|path| self.is_clone(path)) {
-            let name = format!("refs/heads/{}", slug.branch());
+            let name = slug.branch_ref();
             let local = self.repo.git.run([
                 "fetch",
                 "--quiet",
@@ -126,7 +126,7 @@ impl Work {
                 )));
             }
         }
-        self.repo.commit(&format!("refs/heads/{}", slug.branch()))
+        self.repo.commit(&slug.branch_ref())
     }
 
     /// Makes the session's branch, unless it is there, here or where others see it.
@@ -141,7 +141,7 @@ impl Work {
         claim: &Claim,
         notices: &mut Vec<String>,
     ) -> Result<()> {
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         let Some(own) = self.tip(slug)? else {
             self.repo.git.text(["update-ref", &name, shared.unwrap_or(start).as_str()])?;
             return Ok(());
@@ -452,7 +452,7 @@ impl Work {
                 return Ok(Some(format!("is in the middle of a merge ({name})")));
             }
         }
-        let branch = format!("refs/heads/{}", slug.branch());
+        let branch = slug.branch_ref();
         if git.run(["symbolic-ref", "--quiet", "HEAD"])?.text().trim() != branch {
             return Ok(Some(format!("has something else checked out than {}", slug.branch())));
         }
@@ -476,6 +476,15 @@ impl Work {
             return Ok(None);
         }
         Ok(Some(format!("has changes that are not committed: {}", changed.join(", "))))
+    }
+
+    /// Fails when something in a session's workspace is not committed.
+    pub(crate) fn check_finished(&self, slug: &Slug) -> Result<()> {
+        match self.unfinished(slug)? {
+            None => Ok(()),
+            Some(what) => Err(Error::would_lose(format!("the workspace of {slug} {what}"))
+                .next(status_command(&self.workspace_path(slug)))),
+        }
     }
 
     /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.
@@ -535,7 +544,7 @@ impl Work {
         if self.apart(slug, seen)?.is_some() {
             return Ok(None);
         }
-        Ok(Some(Move { name: format!("refs/heads/{}", slug.branch()), from: shared.cloned(), to: Some(tip) }))
+        Ok(Some(Move { name: slug.branch_ref(), from: shared.cloned(), to: Some(tip) }))
     }
 
     /// Says so when the session's branch went another way where others see it: nothing is shared then.
@@ -589,7 +598,7 @@ impl Work {
         let (shared, made_of) = (seen.view.branches.get(slug), seen.shared_tip(slug)?);
         let is_here = self.repo.commit(made_of.as_str()).is_ok_and(|found| found.is_some());
         (shared != Some(made_of) && is_here && self.repo.remote.is_some()).then(|| Move {
-            name: format!("refs/heads/{}", slug.branch()),
+            name: slug.branch_ref(),
             from: shared.cloned(),
             to: Some(made_of.clone()),
         })
@@ -615,7 +624,7 @@ impl Work {
     ) -> Result<Oid> {
         let workspace = self.workspace(slug);
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         let _turn = self.repo.lock("branch")?;
         // What a killed verb left half done is made whole by the look at it.
         self.unfinished(slug)?;
@@ -721,7 +730,7 @@ impl Work {
         if phase != Phase::Completed {
             return Ok(());
         }
-        let name = format!("refs/heads/{}", slug.branch());
+        let name = slug.branch_ref();
         if let Some(tip) = tip {
             self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
         }
@@ -839,6 +848,11 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Returns the command that shows what is not committed in a checkout.
+pub(crate) fn status_command(checkout: &Path) -> String {
+    format!("git -C {} status", crate::quoted(checkout.display()))
 }
 
 /// Where the commits of a branch that goes away can be found again.
