@@ -97,9 +97,7 @@ impl Work {
         // A merge changes what is unlike everything that it merges.
         let mut changed: Option<Vec<String>> = None;
         for parent in &parents {
-            let asked = ["diff-index", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"];
-            let told = git.text(asked.into_iter().chain(["--end-of-options", parent, "--", "_AGENTS"]))?;
-            let paths = told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned);
+            let paths = staged_since(&git, parent)?.into_iter();
             changed = Some(match changed {
                 None => paths.collect(),
                 Some(before) => paths.filter(|path| before.contains(path)).collect(),
@@ -116,9 +114,20 @@ impl Work {
         let own = format!("{}/", learnings_dir(&slug));
         let foreign =
             |path: &&String| path.starts_with(&format!("{KNOWLEDGE_DIR}/")) && !path.starts_with(&own);
-        let foreign: Vec<&str> =
-            changed.iter().filter(foreign).map(String::as_str).take(PATHS_SHOWN_MAX).collect();
+        let mut foreign: Vec<&str> = changed.iter().filter(foreign).map(String::as_str).collect();
         if foreign.is_empty() || self.kind_here(&slug, &plan)? == WorkKind::KbMerge {
+            return Ok(());
+        }
+        // What is put back to how the base has it was changed before, and has to be.
+        if let Some(base) = self.repo.seen_base()? {
+            let begun = here.run(["merge-base", base.as_str(), "HEAD"])?.text();
+            if let Some(begun) = begun.lines().next() {
+                let changed = staged_since(&git, begun)?;
+                foreign.retain(|path| changed.iter().any(|changed| changed == path));
+            }
+        }
+        foreign.truncate(PATHS_SHOWN_MAX);
+        if foreign.is_empty() {
             return Ok(());
         }
         Err(Error::policy(format!(
@@ -199,6 +208,13 @@ impl Work {
             Error::failed(format!("cannot write {}: {error}", path.display())).next("sess work doctor")
         })
     }
+}
+
+/// Lists what an index has of ours that a commit does not have so.
+fn staged_since(git: &crate::Git, commit: &str) -> Result<Vec<String>> {
+    let asked = ["diff-index", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"];
+    let told = git.text(asked.into_iter().chain(["--end-of-options", commit, "--", "_AGENTS"]))?;
+    Ok(told.split_terminator('\0').map(str::to_owned).collect())
 }
 
 /// Whether a claim tells that a workspace with this fence is not its owner's any more.

@@ -181,3 +181,20 @@ fn a_plan_is_changed_where_a_claim_that_ended_leads_it() {
     );
     assert_eq!(plan_of(&bob, &edited).context.trim(), "So.");
 }
+
+#[test]
+fn everybody_is_shown_the_plan_as_it_was_amended_and_why() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Amended");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let shown = |work: &Work| work.show(&slug, &work.see().expect("seen")).expect("shown");
+    let text = shown(&ann).plan;
+    ann.amend(&slug, Some(&format!("{text}\n- [ ] More\n")), "more is needed").expect("amended");
+    for who in [&ann, &bob] {
+        let shown = shown(who);
+        assert!(shown.plan.ends_with("- [ ] More\n"), "{}", shown.plan);
+        let reasons: Vec<Option<&str>> = shown.history.iter().map(|past| past.reason.as_deref()).collect();
+        assert_eq!(reasons, [Some("the plan was amended: more is needed"), None]);
+    }
+}
