@@ -185,6 +185,13 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
+        if is_resumed && shared.is_none() && self.tip(slug)?.is_none() {
+            notices.push(format!(
+                "{} was gone, and begins anew at {}: `git for-each-ref refs/intersession/rescue/{slug}` and `git fsck --lost-found` tell what it had",
+                slug.branch(),
+                start.short()
+            ));
+        }
         self.ensure_branch(slug, &start, shared.as_ref(), &record.claim, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         if !is_resumed {
@@ -192,6 +199,10 @@ impl Work {
         }
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;
+        }
+        if !is_resumed {
+            notices.extend(self.odd_template(&start, &record.claim)?);
+            notices.extend(self.missing_hooks(&start)?);
         }
         Ok(Claimed { record, workspace, is_resumed, notices })
     }

@@ -222,8 +222,18 @@ impl Work {
         }))
     }
 
-    /// Names the branches of completed sessions, as far as no workspace has them.
+    /// Names the branches of completed sessions, as far as no workspace has them, and those that are gone too soon.
     fn find_branches(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for slug in seen.slugs() {
+            let standing = seen.standing(&slug);
+            let is_own = standing.holder().is_some_and(|claim| claim.owner.clone == self.owner.clone);
+            if is_own && seen.shared_tip(&slug).is_none() && self.tip(&slug).is_ok_and(|tip| tip.is_none()) {
+                findings.push(format!(
+                    "the branch {} is gone, and its session is not over; `git fsck --lost-found` tells what it had: run `sess work claim {slug}` to begin it anew",
+                    slug.branch()
+                ));
+            }
+        }
         for slug in self.leftover_branches(seen)? {
             if self.workspace(&slug).is_some() {
                 continue;

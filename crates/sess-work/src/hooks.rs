@@ -33,6 +33,8 @@ const HOOKS_PATH: &str = "core.hooksPath";
 const HOOKS_SETTING: &str = "intersession.hooksPath";
 /// The fence that a workspace was made with, in the directory that git keeps for it.
 const FENCE_FILE: &str = "intersession-fence";
+/// In the clone's own directory, when somebody was told that there are no hooks, or wants none.
+pub(crate) const HOOKS_TOLD_FILE: &str = "hooks-told";
 const PATHS_SHOWN_MAX: usize = 5;
 
 fn script(name: &str, more: &str) -> String {
@@ -182,6 +184,22 @@ impl Work {
             false => Ok(()),
             true => Err(crate::Refusal::Dispossessed(slug.clone(), record.claim.told(self.now())).into()),
         }
+    }
+
+    /// Says once that this clone lacks the hooks of a repository that was set up elsewhere.
+    pub(crate) fn missing_hooks(&self, base: &Oid) -> Result<Option<String>> {
+        let mark = self.repo.own_dir()?.join(HOOKS_TOLD_FILE);
+        let readme = format!("{}/SESSIONS-README.md", crate::state::SESSIONS_DIR);
+        if mark.exists() || self.repo.has_hooks()? || self.repo.text_at(base, &readme)?.is_none() {
+            return Ok(None);
+        }
+        if let Err(error) = fs::write(&mark, "") {
+            tracing::debug!(%error, "it is told again");
+        }
+        Ok(Some(
+            "this clone has no hooks that check commits as you make them: `sess work init` installs them"
+                .to_owned(),
+        ))
     }
 
     /// Returns the claim as this clone saw it last.

@@ -198,7 +198,8 @@ impl Work {
         let entry = seen.tree.entries.get(slug);
         // What it was amended to is what it is worked by; the base has that when the work lands.
         let standing = seen.standing(slug);
-        let worked_by = standing.holder().and_then(|claim| self.repo.text_of(&claim.plan).ok());
+        let amended = standing.holder().filter(|claim| !claim.amendments.is_empty());
+        let worked_by = amended.and_then(|claim| self.repo.text_of(&claim.plan).ok());
         let plan = match (worked_by, entry.and_then(|entry| entry.files.get(PLAN_FILE))) {
             (Some(plan), _) => plan,
             (None, Some(file)) => self.repo.text_of(&file.oid)?,
