@@ -370,11 +370,7 @@ impl Work {
             claim.renewed_at = self.now();
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
-            // The first agent that acts for a person has it from then on, so that no other one does.
-            if claim.owner.session.is_none() && self.owner.session.is_some() {
-                claim.owner.session.clone_from(&self.owner.session);
-                claim.agent.clone_from(&self.who.agent);
-            }
+            self.act_for(&mut claim);
             change(&mut claim);
             let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(kept).collect();
             let oid = self.repo.write_claim(&claim, &parents)?;
@@ -406,6 +402,14 @@ impl Work {
         }
         Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
             .next(format!("sess work status {slug}")))
+    }
+
+    /// Has the first agent that acts for a person have their session from then on, so that no other one does.
+    pub(crate) fn act_for(&self, claim: &mut Claim) {
+        if claim.owner.session.is_none() && self.owner.session.is_some() {
+            claim.owner.session.clone_from(&self.owner.session);
+            claim.agent.clone_from(&self.who.agent);
+        }
     }
 
     /// Returns moves of a session's branch from where it is now; `None` when it has what this clone does not have.

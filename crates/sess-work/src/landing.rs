@@ -398,6 +398,7 @@ impl Work {
         claim.nonce = crate::repo::random_hex();
         // It may have another name by now.
         claim.base.clone_from(&self.repo.base);
+        self.act_for(&mut claim);
         change(&mut claim);
         // The chain keeps the branch's commits, when the branch is gone.
         let oid = self.repo.write_claim(&claim, &[&record.oid, tip])?;
