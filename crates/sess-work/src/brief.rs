@@ -1,7 +1,7 @@
 //! What SESSION.md says: the front matter for the program, and the sections for whoever does the work.
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{Error, Result, Slug};
 
@@ -97,8 +97,9 @@ impl Brief {
             None => FrontMatter::default(),
             Some(yaml) if yaml.trim().is_empty() => FrontMatter::default(),
             Some(yaml) => serde_saphyr::from_str(yaml).map_err(|error| {
-                let line = error.to_string().lines().next().unwrap_or_default().to_owned();
-                Error::usage(format!("the front matter of SESSION.md cannot be read: {line}"))
+                let line = || error.to_string().lines().next().unwrap_or_default().to_owned();
+                let what = wrong_field(yaml).unwrap_or_else(line);
+                Error::usage(format!("the front matter of SESSION.md cannot be read: {what}"))
                     .next("sess work edit <slug>")
             })?,
         };
@@ -166,8 +167,18 @@ impl Brief {
         Ok(text)
     }
 
+    /// Fails when a plan waits for itself, which would never be over.
+    pub(crate) fn check_depends(&self, slug: &Slug) -> Result<()> {
+        if !self.depends.contains(slug) {
+            return Ok(());
+        }
+        Err(Error::usage(format!("{slug} depends on itself: `depends` names other sessions"))
+            .next(format!("sess work edit {slug}")))
+    }
+
     /// Says what is missing before somebody can take it.
     pub fn check_ready(&self, slug: &Slug) -> Result<()> {
+        self.check_depends(slug)?;
         let refuse = |what: &str| {
             Err(Error::wrong_state(format!("{slug} is not ready: {what}"))
                 .next(format!("sess work edit {slug}")))
@@ -181,6 +192,27 @@ impl Brief {
             (true, true) => refuse(&format!("SESSION.md has {context}, and {criteria}")),
         }
     }
+}
+
+/// Says which field of a front matter is none of ours, and what it may be.
+fn wrong_field(yaml: &str) -> Option<String> {
+    let is_text = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
+    let Ok(Value::Object(fields)) = serde_saphyr::from_str::<Value>(yaml) else { return None };
+    for (name, value) in &fields {
+        let (is_right, expected) = match name.as_str() {
+            "title" | "parent" | "estimate" => (is_text(value) || value.is_null(), "one text"),
+            "kind" => (matches!(value.as_str(), Some("standard" | "kb-merge")), "standard or kb-merge"),
+            "depends" | "touches" | "labels" | "gates" => {
+                let is_list = value.as_array().is_some_and(|words| words.iter().all(is_text));
+                (is_list || is_text(value) || value.is_null(), "one word or a list of words, such as [a, b]")
+            }
+            _ => continue,
+        };
+        if !is_right {
+            return Some(format!("{name} may be {expected}"));
+        }
+    }
+    None
 }
 
 /// Returns a text without the mark that some editors begin it with, and with one kind of line endings.
@@ -402,6 +434,16 @@ mod tests {
         ] {
             let error = Brief::parse(wrong).expect_err(wrong);
             assert_eq!(error.kind, crate::Kind::Usage, "{error}");
+        }
+        for (wrong, words) in [
+            ("depends: {a: b}", "depends may be one word or a list of words"),
+            ("labels: [[a]]", "labels may be one word or a list of words"),
+            ("title: [a, b]", "title may be one text"),
+            ("kind: other", "kind may be standard or kb-merge"),
+            ("kind: [a]", "kind may be standard or kb-merge"),
+        ] {
+            let told = Brief::parse(&format!("---\n{wrong}\n---\n")).expect_err(wrong).to_string();
+            assert!(told.contains(words), "{told}");
         }
     }
 }

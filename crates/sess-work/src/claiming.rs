@@ -194,6 +194,13 @@ impl Work {
                 self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
             }
         };
+        if is_resumed && shared.is_none() && self.tip(slug)?.is_none() {
+            notices.push(format!(
+                "{} was gone, and begins anew at {}: `git for-each-ref refs/intersession/rescue/{slug}` and `git fsck --lost-found` tell what it had",
+                slug.branch(),
+                start.short()
+            ));
+        }
         self.ensure_branch(slug, &start, shared.as_ref(), &record.claim, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
@@ -202,6 +209,10 @@ impl Work {
         }
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;
+        }
+        if !is_resumed {
+            notices.extend(self.odd_template(&start, &record.claim)?);
+            notices.extend(self.missing_hooks(&start)?);
         }
         Ok(Claimed { record, workspace, is_resumed, notices })
     }
@@ -390,11 +401,7 @@ impl Work {
             claim.renewed_at = self.now();
             claim.nonce = random_hex();
             claim.pid = self.who.pid;
-            // The first agent that acts for a person has it from then on, so that no other one does.
-            if claim.owner.session.is_none() && self.owner.session.is_some() {
-                claim.owner.session.clone_from(&self.owner.session);
-                claim.agent.clone_from(&self.who.agent);
-            }
+            self.act_for(&mut claim);
             change(&mut claim);
             let parents: Vec<&Oid> = std::iter::once(&record.oid).chain(kept).collect();
             let oid = self.repo.write_claim(&claim, &parents)?;
@@ -426,6 +433,14 @@ impl Work {
         }
         Err(Error::new(Kind::Claimed, format!("another process of yours is at work on {slug}"))
             .next(format!("sess work status {slug}")))
+    }
+
+    /// Has the first agent that acts for a person have their session from then on, so that no other one does.
+    pub(crate) fn act_for(&self, claim: &mut Claim) {
+        if claim.owner.session.is_none() && self.owner.session.is_some() {
+            claim.owner.session.clone_from(&self.owner.session);
+            claim.agent.clone_from(&self.who.agent);
+        }
     }
 
     /// Returns moves of a session's branch from where it is now; `None` when it has what this clone does not have.

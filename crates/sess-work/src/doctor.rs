@@ -82,7 +82,7 @@ impl Work {
             let name = format!("{}/{name}", self.repo.claims());
             findings.push(format!("the claim {name} is damaged: {reason}: run `sess work doctor --repair`"));
         }
-        if self.lock_edit(seen, None)?.is_some() {
+        if self.has_wrong_lock(seen)? {
             findings
                 .push("sessions.lock does not say who has what: run `sess work doctor --repair`".to_owned());
         }
@@ -90,6 +90,14 @@ impl Work {
         self.find_branches(seen, &mut findings)?;
         self.find_plans(seen, &mut findings)?;
         Ok(Checkup { rows, findings })
+    }
+
+    /// Whether the file of claims has to be put right by a commit of its own.
+    ///
+    /// Where work lands by pull requests nobody need be able to push one: it is put right with the next commit that
+    /// somebody can push. A line of it in every request would be in the way of all others.
+    fn has_wrong_lock(&self, seen: &Seen) -> Result<bool> {
+        Ok(self.settings.land != Land::Pr && self.lock_edit(seen, None)?.is_some())
     }
 
     fn check_row(&self, slug: Slug, seen: &Seen) -> CheckRow {
@@ -211,8 +219,18 @@ impl Work {
         }))
     }
 
-    /// Names the branches of completed sessions, as far as no workspace has them.
+    /// Names the branches of completed sessions, as far as no workspace has them, and those that are gone too soon.
     fn find_branches(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
+        for slug in seen.slugs() {
+            let standing = seen.standing(&slug);
+            let is_own = standing.holder().is_some_and(|claim| claim.owner.clone == self.owner.clone);
+            if is_own && seen.shared_tip(&slug).is_none() && self.tip(&slug).is_ok_and(|tip| tip.is_none()) {
+                findings.push(format!(
+                    "the branch {} is gone, and its session is not over; `git fsck --lost-found` tells what it had: run `sess work claim {slug}` to begin it anew",
+                    slug.branch()
+                ));
+            }
+        }
         for slug in self.leftover_branches(seen)? {
             if self.workspace(&slug).is_some() {
                 continue;
@@ -314,7 +332,7 @@ impl Work {
             }
             let text = match slugs.as_slice() {
                 // The lock file is put right with any commit.
-                [] if self.lock_edit(seen, None)?.is_some() => "Put sessions.lock right\n".to_owned(),
+                [] if self.has_wrong_lock(seen)? => "Put sessions.lock right\n".to_owned(),
                 [] => return Ok(None),
                 [slug] => message(slug, "Repair session", &self.by(), None),
                 slugs => format!("Repair {} sessions\n\nAgent: {}\n", slugs.len(), self.by()),
@@ -324,7 +342,7 @@ impl Work {
     }
 
     /// Returns what puts the directory of a claimed session back; nothing when its plan is not to be found.
-    fn restored(&self, slug: &Slug, claim: &Claim, seen: &Seen) -> Result<Vec<Edit>> {
+    pub(crate) fn restored(&self, slug: &Slug, claim: &Claim, seen: &Seen) -> Result<Vec<Edit>> {
         let dir = State::Active.dir_of(slug);
         let tip = self.tip(slug)?.or_else(|| seen.view.branches.get(slug).cloned());
         if let Some(tip) = tip {

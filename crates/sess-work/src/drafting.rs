@@ -43,6 +43,9 @@ impl Work {
                     self.template(&seen.tree, templates::SESSION)?.as_deref(),
                 )?,
             };
+            Brief::parse(&text)
+                .and_then(|brief| brief.check_depends(&made))
+                .map_err(|error| error.next(format!("sess work new --slug {made} --from <file>")))?;
             let path = format!("{}/{PLAN_FILE}", State::Drafting.dir_of(&made));
             let edits = vec![Edit::Put(path, self.repo.file(&text)?)];
             Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
@@ -75,6 +78,7 @@ impl Work {
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
         let brief = Brief::of(slug, text)?;
+        brief.check_depends(slug)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
             let entry = seen.tree.entries.get(slug);

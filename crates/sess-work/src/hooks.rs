@@ -34,6 +34,8 @@ const HOOKS_PATH: &str = "core.hooksPath";
 const HOOKS_SETTING: &str = "intersession.hooksPath";
 /// The fence that a workspace was made with, in the directory that git keeps for it.
 const FENCE_FILE: &str = "intersession-fence";
+/// In the clone's own directory, when somebody was told that there are no hooks, or wants none.
+pub(crate) const HOOKS_TOLD_FILE: &str = "hooks-told";
 
 fn script(name: &str, more: &str) -> String {
     let (given, input) = match name {
@@ -97,9 +99,7 @@ impl Work {
         // A merge changes what is unlike everything that it merges.
         let mut changed: Option<Vec<String>> = None;
         for parent in &parents {
-            let asked = ["diff-index", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"];
-            let told = git.text(asked.into_iter().chain(["--end-of-options", parent, "--", "_AGENTS"]))?;
-            let paths = told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned);
+            let paths = staged_since(&git, parent)?.into_iter();
             changed = Some(match changed {
                 None => paths.collect(),
                 Some(before) => paths.filter(|path| before.contains(path)).collect(),
@@ -113,8 +113,19 @@ impl Work {
             ))
             .next(format!("git restore --staged --worktree {plan}")));
         }
-        let knowledge = changed.into_iter().filter(|path| path.starts_with(&format!("{KNOWLEDGE_DIR}/")));
-        match foreign_knowledge(&slug, knowledge.collect()) {
+        let mut knowledge: Vec<String> =
+            changed.into_iter().filter(|path| path.starts_with(&format!("{KNOWLEDGE_DIR}/"))).collect();
+        // What is put back to how the base has it was changed before, and has to be.
+        if !knowledge.is_empty()
+            && let Some(base) = self.repo.seen_base()?
+        {
+            let begun = here.run(["merge-base", base.as_str(), "HEAD"])?.text();
+            if let Some(begun) = begun.lines().next() {
+                let changed = staged_since(&git, begun)?;
+                knowledge.retain(|path| changed.contains(path));
+            }
+        }
+        match foreign_knowledge(&slug, knowledge) {
             Some(told) if self.kind_here(&slug, &plan)? != WorkKind::KbMerge => {
                 Err(Error::policy(told).next(learn_command(&slug)))
             }
@@ -169,6 +180,22 @@ impl Work {
         }
     }
 
+    /// Says once that this clone lacks the hooks of a repository that was set up elsewhere.
+    pub(crate) fn missing_hooks(&self, base: &Oid) -> Result<Option<String>> {
+        let mark = self.repo.own_dir()?.join(HOOKS_TOLD_FILE);
+        let readme = format!("{}/SESSIONS-README.md", crate::state::SESSIONS_DIR);
+        if mark.exists() || self.repo.has_hooks()? || self.repo.text_at(base, &readme)?.is_none() {
+            return Ok(None);
+        }
+        if let Err(error) = fs::write(&mark, "") {
+            tracing::debug!(%error, "it is told again");
+        }
+        Ok(Some(
+            "this clone has no hooks that check commits as you make them: `sess work init` installs them"
+                .to_owned(),
+        ))
+    }
+
     /// Returns the claim as this clone saw it last.
     fn last_seen(&self, slug: &Slug) -> Result<Option<Record>> {
         self.repo.seen_record(slug)
@@ -193,6 +220,13 @@ impl Work {
             Error::failed(format!("cannot write {}: {error}", path.display())).next("sess work doctor")
         })
     }
+}
+
+/// Lists what an index has of ours that a commit does not have so.
+fn staged_since(git: &crate::Git, commit: &str) -> Result<Vec<String>> {
+    let asked = ["diff-index", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"];
+    let told = git.text(asked.into_iter().chain(["--end-of-options", commit, "--", "_AGENTS"]))?;
+    Ok(told.split_terminator('\0').map(str::to_owned).collect())
 }
 
 /// Whether a claim tells that a workspace with this fence is not its owner's any more.

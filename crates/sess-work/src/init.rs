@@ -57,6 +57,8 @@ impl Work {
         }
         if options.hooks {
             self.repo.install_hooks(&mut report)?;
+        } else if let Err(error) = fs::write(self.repo.own_dir()?.join(crate::hooks::HOOKS_TOLD_FILE), "") {
+            tracing::debug!(%error, "it is told with the first claim");
         }
         Ok(report)
     }

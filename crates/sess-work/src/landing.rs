@@ -8,10 +8,10 @@ use std::{
 
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    State, Verb, Work, WorkKind, drafting,
+    Standing, State, Verb, Work, WorkKind, drafting,
     git::words_of,
-    policy::{BasePlan, learn_command},
-    projecting::{message, one_line, pause},
+    policy::BasePlan,
+    projecting::{Step, message, one_line, pause},
     state::{SESSIONS_DIR, learnings_dir},
     templates,
     tree::{Edit, File, PLAIN},
@@ -155,6 +155,7 @@ impl Work {
     /// Checks everything that can be checked before others see anything.
     fn ready_to_land(&self, verb: Verb, slug: &Slug) -> Result<Ready> {
         let seen = self.see()?;
+        self.check_base_kept(slug, &seen)?;
         let record = self.record_for(verb, slug, &seen)?;
         self.check_finished(slug)?;
         let tip = self.tip(slug)?.ok_or_else(|| {
@@ -176,29 +177,54 @@ impl Work {
             return Err(Error::policy(refused.join("; and ")).next(if is_plan {
                 format!("sess work amend {slug} --reason …")
             } else {
-                learn_command(slug)
+                self.restore_command(slug, &seen, &tip)?
             }));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
-        if let Some(before) = self.rewritten(&record, &tip, &seen)? {
-            if self.repo.is_shallow {
-                return Err(Error::wrong_state(
-                    "this clone is shallow: it does not know enough of the base to merge",
-                )
-                .next("git fetch --unshallow"));
-            }
-            let base = &self.repo.base;
-            return Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed"))
-                .next(format!(
-                    "git -C {} rebase --onto {} {}",
-                    crate::quoted(self.workspace_path(slug).display()),
-                    seen.view.base.short(),
-                    before.short()
-                )));
-        }
+        self.check_not_rewritten(&record, &tip, &seen)?;
         let tree = self.merged(slug, &seen, &tip)?;
         self.check_knowledge(slug, &brief, &seen.view.base, &tree)?;
         Ok(Ready { seen, record, tip, brief, tree, own })
+    }
+
+    /// Fails when the base was rewritten, and the session's directory was lost with that. It is put back first: the
+    /// branch, which goes on from it, could not be brought to a base without it.
+    fn check_base_kept(&self, slug: &Slug, seen: &Seen) -> Result<()> {
+        let (Standing::Lost(claim), Some(record)) = (seen.standing(slug), seen.record(slug)) else {
+            return Ok(());
+        };
+        let tip = self.tip(slug)?.filter(|_| claim.owner.includes(&self.owner));
+        let Some(tip) = tip else { return Ok(()) };
+        if self.rewritten(record, &tip, seen)?.is_none() {
+            return Ok(());
+        }
+        let restored = self.on_base(|seen| {
+            let Standing::Lost(claim) = seen.standing(slug) else { return Ok(None) };
+            let edits = self.restored(slug, &claim, seen)?;
+            let message = message(slug, "Repair session", &self.by(), Some(record));
+            Ok((!edits.is_empty()).then_some(Step { message, edits }))
+        });
+        self.check_not_rewritten(record, &tip, &restored.or_else(|_| self.see())?)
+    }
+
+    /// Fails when the base does not have any more what the branch has of it.
+    fn check_not_rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<()> {
+        let Some(before) = self.rewritten(record, tip, seen)? else { return Ok(()) };
+        if self.repo.is_shallow {
+            return Err(Error::wrong_state(
+                "this clone is shallow: it does not know enough of the base to merge",
+            )
+            .next("git fetch --unshallow"));
+        }
+        let (base, slug) = (&self.repo.base, &record.claim.slug);
+        Err(Error::new(Kind::Conflict, format!("{base} was rewritten since {slug} was claimed")).next(
+            format!(
+                "git -C {} rebase --onto {} {}",
+                crate::quoted(self.workspace_path(slug).display()),
+                seen.view.base.short(),
+                before.short()
+            ),
+        ))
     }
 
     /// Returns the last commit of the base that the branch has, when the base does not have it any more: what comes
@@ -366,6 +392,7 @@ impl Work {
         claim.nonce = crate::repo::random_hex();
         // It may have another name by now.
         claim.base.clone_from(&self.repo.base);
+        self.act_for(&mut claim);
         change(&mut claim);
         // The chain keeps the branch's commits, when the branch is gone.
         let oid = self.repo.write_claim(&claim, &[&record.oid, tip])?;
@@ -478,6 +505,7 @@ impl Work {
     /// for what git ignores and what `.worktreeinclude` brought.
     fn pass_gates(&self, verb: Verb, slug: &Slug) -> Result<()> {
         let seen = self.see()?;
+        self.check_base_kept(slug, &seen)?;
         let record = self.record_for(verb, slug, &seen)?;
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
         if !brief.gates.is_empty() {

@@ -200,9 +200,14 @@ impl Work {
         let row = self.list(seen)?.into_iter().find(|row| row.slug == *slug);
         let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
         let entry = seen.tree.entries.get(slug);
-        let plan = match entry.and_then(|entry| entry.files.get(PLAN_FILE)) {
-            Some(file) => self.repo.text_of(&file.oid)?,
-            None => String::new(),
+        // What it was amended to is what it is worked by; the base has that when the work lands.
+        let standing = seen.standing(slug);
+        let amended = standing.holder().filter(|claim| !claim.amendments.is_empty());
+        let worked_by = amended.and_then(|claim| self.repo.text_of(&claim.plan).ok());
+        let plan = match (worked_by, entry.and_then(|entry| entry.files.get(PLAN_FILE))) {
+            (Some(plan), _) => plan,
+            (None, Some(file)) => self.repo.text_of(&file.oid)?,
+            (None, None) => String::new(),
         };
         let tip = self.tip(slug)?.or_else(|| seen.shared_tip(slug).cloned());
         let worklog = match &tip {
@@ -234,17 +239,23 @@ impl Work {
 
     /// Returns what became of a session, newest first, also when its claim is archived.
     pub fn history(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Past>> {
-        let claims = self.chain(slug, seen)?.into_iter();
-        Ok(claims
-            .map(|claim| Past {
-                at: claim.renewed_at.to_string(),
-                phase: claim.phase,
-                name: claim.user.name,
-                agent: claim.agent,
-                session: claim.owner.session,
-                fence: claim.fence,
-                reason: claim.reason,
-            })
-            .collect())
+        let claims = self.chain(slug, seen)?;
+        let reason = |n: usize, claim: &Claim| {
+            let before = claims.get(n + 1).map_or(0, |older| older.amendments.len());
+            match claim.amendments.last().filter(|_| claim.amendments.len() > before) {
+                Some(amendment) => Some(format!("the plan was amended: {}", amendment.reason)),
+                None => claim.reason.clone(),
+            }
+        };
+        let past = |(n, claim): (usize, &Claim)| Past {
+            at: claim.renewed_at.to_string(),
+            phase: claim.phase,
+            name: claim.user.name.clone(),
+            agent: claim.agent.clone(),
+            session: claim.owner.session.clone(),
+            fence: claim.fence,
+            reason: reason(n, claim),
+        };
+        Ok(claims.iter().enumerate().map(past).collect())
     }
 }

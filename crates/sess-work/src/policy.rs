@@ -47,9 +47,8 @@ impl Work {
                 .push(format!("SESSION.md of {slug} {what}: it is the plan that the work is compared with"));
         }
         if Brief::parse(&self.repo.text_of(&claim.plan)?)?.kind != WorkKind::KbMerge {
-            let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
-            let base = merged.text().lines().next().and_then(|oid| oid.parse::<Oid>().ok());
-            let mut paths = base.map_or(Ok(Vec::new()), |base| self.knowledge_between(&base, tip))?;
+            let begun = self.begun_at(seen, tip)?;
+            let mut paths = begun.map_or(Ok(Vec::new()), |begun| self.knowledge_between(&begun, tip))?;
             if let Some(dir) = workspace {
                 let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
                 let told = self.repo.git.at(dir).text(asked.into_iter().chain([KNOWLEDGE_DIR]))?;
@@ -58,6 +57,29 @@ impl Work {
             refused.extend(foreign_knowledge(slug, paths));
         }
         Ok(refused)
+    }
+
+    /// Returns the last commit that a branch and the base share.
+    fn begun_at(&self, seen: &Seen, tip: &Oid) -> Result<Option<Oid>> {
+        let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
+        Ok(merged.text().lines().next().and_then(|oid| oid.parse().ok()))
+    }
+
+    /// Returns the command that puts the knowledge base back to how the session found it.
+    pub(crate) fn restore_command(&self, slug: &Slug, seen: &Seen, tip: &Oid) -> Result<String> {
+        let (Some(path), Some(begun)) = (self.workspace(slug), self.begun_at(seen, tip)?) else {
+            return Ok(learn_command(slug));
+        };
+        let own = format!("{}/", learnings_dir(slug));
+        let paths = self.knowledge_between(&begun, tip)?;
+        let paths: Vec<String> =
+            paths.iter().filter(|path| !path.starts_with(&own)).map(crate::quoted).collect();
+        let place = crate::quoted(path.display());
+        Ok(format!(
+            "git -C {place} restore --source={} --staged --worktree -- {} && git -C {place} commit -m \"[{slug}] fix: leave the knowledge base as it was\"",
+            begun.short(),
+            paths.join(" ")
+        ))
     }
 
     /// Returns the files of the knowledge base that differ between two commits or trees.

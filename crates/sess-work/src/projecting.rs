@@ -271,7 +271,8 @@ impl Work {
         let own = self.template(&seen.tree, templates::SESSION_ENV)?;
         // A template that somebody broke must not stop everybody's verbs.
         let text = templates::session_env(slug, &claim.user, own.as_deref()).or_else(|error| {
-            tracing::warn!(%error, "the built-in template is used");
+            // Whoever claims is told.
+            tracing::debug!(%error, "the built-in template is used");
             templates::session_env(slug, &claim.user, None)
         })?;
         let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
@@ -283,6 +284,20 @@ impl Work {
             edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&text)?));
         }
         Ok(edits)
+    }
+
+    /// Says so when the repository's own template of `.session-env` cannot be used.
+    pub(crate) fn odd_template(&self, base: &Oid, claim: &Claim) -> Result<Option<String>> {
+        let own = self.template(&self.repo.tree(base)?, templates::SESSION_ENV)?;
+        let Some(own) = own else { return Ok(None) };
+        let made = templates::session_env(&claim.slug, &claim.user, Some(&own));
+        Ok(made.err().map(|error| {
+            format!(
+                "the template {} is left out, and the built-in one used: {}",
+                templates::SESSION_ENV,
+                error.message()
+            )
+        }))
     }
 
     /// Returns what a session that ends without landing wrote down on its branch, and its plan as it was amended:

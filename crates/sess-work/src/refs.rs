@@ -229,6 +229,11 @@ impl Repo {
         format!("{dir}/{name}")
     }
 
+    /// Returns the base as it was seen last, without asking anybody.
+    pub(crate) fn seen_base(&self) -> Result<Option<Oid>> {
+        self.commit(&if self.remote.is_some() { SEEN_BASE.to_owned() } else { self.base_ref() })
+    }
+
     /// Returns a session's claim as it was seen last, without asking anybody.
     pub(crate) fn seen_record(&self, slug: &Slug) -> Result<Option<Record>> {
         let Some(oid) = self.commit(&self.seen_claim_ref(slug.as_str()))? else { return Ok(None) };

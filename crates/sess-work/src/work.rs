@@ -1,6 +1,14 @@
 //! One caller in one repository: what every verb begins with.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde::Deserialize;
 use sess_core::Timestamp;
@@ -68,6 +76,8 @@ pub struct Work {
     pub(crate) user: User,
     pub(crate) owner: Owner,
     now: fn() -> Timestamp,
+    /// The remote could not be asked, and what it said last was made do with.
+    has_recalled: Arc<AtomicBool>,
 }
 
 /// Everything that is known about all sessions at one time.
@@ -117,7 +127,7 @@ impl Work {
     pub fn new(repo: Repo, settings: Settings, who: Who, now: fn() -> Timestamp) -> Result<Self> {
         let user = user(&repo)?;
         let owner = Owner { clone: repo.clone_id()?, session: who.session.clone() };
-        Ok(Self { repo, settings, who, user, owner, now })
+        Ok(Self { repo, settings, who, user, owner, now, has_recalled: Arc::default() })
     }
 
     pub fn repo(&self) -> &Repo {
@@ -139,7 +149,14 @@ impl Work {
 
     /// Looks, and makes do with what was seen last when the remote cannot be asked.
     pub fn see_or_recall(&self) -> Result<Seen> {
-        self.seen(self.repo.look_or_recall()?)
+        let view = self.repo.look_or_recall()?;
+        self.has_recalled.fetch_or(view.is_old, Ordering::Relaxed);
+        self.seen(view)
+    }
+
+    /// Whether something that was told is old, because the remote cannot be reached.
+    pub fn has_recalled(&self) -> bool {
+        self.has_recalled.load(Ordering::Relaxed)
     }
 
     fn seen(&self, view: View) -> Result<Seen> {

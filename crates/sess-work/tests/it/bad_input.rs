@@ -246,11 +246,12 @@ fn a_rewritten_base_keeps_the_work_and_says_how_to_go_on() {
     lab.git(&first, &["push", "--quiet", "origin", "HEAD:main"]);
     let (slug, workspace) = claimed(&own, "Rewritten");
     commit(&lab, &workspace, "work.txt", "done\n");
+    // What others see of it has the old base for good, and the same work.
+    own.heartbeat(&slug).expect("shared");
     lab.git(&first, &["reset", "--quiet", "--hard", "HEAD~1"]);
     commit(&lab, &first, "right.txt", "right\n");
     lab.git(&first, &["push", "--quiet", "--force", "origin", "HEAD:main"]);
-    check(own.complete(&slug, None), Kind::WrongState, "sess work doctor --repair");
-    own.doctor(true).expect("repaired");
+    // The directory went with it, and is put back first.
     let told = check(own.complete(&slug, None), Kind::Conflict, "git -C ");
     let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
     let ended = Command::new("sh").args(["-c", &command]).output().expect("run");

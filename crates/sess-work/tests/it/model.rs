@@ -45,7 +45,7 @@ enum Act {
         force: bool,
     },
     Retry,
-    /// Nothing happens for longer than a lease.
+    /// Nothing happens for longer than a lease, and than clocks differ.
     Wait,
 }
 
@@ -133,7 +133,11 @@ fn perform(work: &Work, slug: &Slug, act: Act, step: usize) -> Result<(), Error>
 
 /// Says what a session is after a verb that was allowed. `record` is what the claim is then, for its details.
 fn after(model: &mut Model, act: Act, owner: &Owner, record: Option<&Claim>) {
-    let before = model.claim.clone();
+    let mut before = model.claim.clone();
+    // The first agent that acts for a person has it from then on.
+    if let Some(claim) = before.as_mut().filter(|claim| !claim.phase.has_ended()) {
+        claim.owner.session = claim.owner.session.take().or_else(|| owner.session.clone());
+    }
     let held = before.as_ref().is_some_and(|claim| !claim.phase.has_ended());
     let expect = |phase: Phase, owner: &Owner, fence: u64, attempt: u32| {
         let claim = record.expect("a claim");
@@ -205,7 +209,7 @@ fn walk(has_remote: bool, acts: &[(usize, usize, Act)]) -> Result<(), TestCaseEr
     for (step, (who, which, act)) in acts.iter().copied().enumerate() {
         let (work, slug, model) = (&owners[who], &slugs[which], &mut models[which]);
         let Some(verb) = act.verb() else {
-            AHEAD_MS.fetch_add(31 * 60_000, Ordering::Relaxed);
+            AHEAD_MS.fetch_add(91 * 60_000, Ordering::Relaxed);
             continue;
         };
         let predicted = may(verb, slug, &standing(Some(model.dir), model.claim.as_ref()), &ids[who], now())

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sess_work::{Brief, ClaimOptions, Draft, Kind, Note, State, Work, WorkKind};
+use sess_work::{Brief, ClaimOptions, Draft, InitOptions, Kind, Note, State, Work, WorkKind};
 
 use crate::lab::{Lab, planned, work};
 
@@ -180,4 +180,68 @@ fn a_plan_is_changed_where_a_claim_that_ended_leads_it() {
         (Some(State::Planned), Some(State::Drafting))
     );
     assert_eq!(plan_of(&bob, &edited).context.trim(), "So.");
+}
+
+#[test]
+fn everybody_is_shown_the_plan_as_it_was_amended_and_why() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Amended");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let shown = |work: &Work| work.show(&slug, &work.see().expect("seen")).expect("shown");
+    let text = shown(&ann).plan;
+    ann.amend(&slug, Some(&format!("{text}\n- [ ] More\n")), "more is needed").expect("amended");
+    for who in [&ann, &bob] {
+        let shown = shown(who);
+        assert!(shown.plan.ends_with("- [ ] More\n"), "{}", shown.plan);
+        let reasons: Vec<Option<&str>> = shown.history.iter().map(|past| past.reason.as_deref()).collect();
+        assert_eq!(reasons, [Some("the plan was amended: more is needed"), None]);
+    }
+}
+
+#[test]
+fn a_plan_that_waits_for_itself_is_refused() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug: sess_work::Slug = "2025-10-14-x".parse().expect("a slug");
+    let text =
+        "---\ndepends: [2025-10-14-x]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let refused = ann.draft(Some(&slug), &Draft::default(), Some(text)).expect_err("it would never be over");
+    assert_eq!(refused.kind, Kind::Usage, "{refused}");
+    ann.draft(Some(&slug), &Draft::default(), Some(&text.replace("-x]", "-y]"))).expect("drafted");
+    let refused = ann.edit(&slug, None, text).expect_err("it would never be over");
+    assert_eq!(refused.kind, Kind::Usage, "{refused}");
+}
+
+#[test]
+fn whoever_claims_is_told_once_what_the_clone_lacks() {
+    let lab = Lab::new();
+    with_templates(&lab, &[("session-env.template.j2", "{{ broken")]);
+    let ann = work(&lab.clone_named("ann"));
+    ann.init(&InitOptions { hooks: true, scripts: false }).expect("set up");
+    let (one, two, three) = (planned(&ann, "One"), planned(&ann, "Two"), planned(&ann, "Three"));
+    let bob = work(&lab.clone_named("bob"));
+    let told = |work: &Work, slug| work.claim(slug, &ClaimOptions::default()).expect("claimed").notices;
+    let is_told = |notices: &[String], words| notices.iter().any(|notice| notice.contains(words));
+    let first = told(&bob, &one);
+    assert!(is_told(&first, "sess work init") && is_told(&first, "session-env"), "{first:?}");
+    let second = told(&bob, &two);
+    assert!(!is_told(&second, "sess work init") && is_told(&second, "session-env"), "{second:?}");
+    assert!(!is_told(&told(&ann, &three), "sess work init"));
+}
+
+#[test]
+fn a_branch_that_was_deleted_by_hand_is_told() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Deleted");
+    let options = ClaimOptions { workspace: sess_work::Workspace::None, ..ClaimOptions::default() };
+    assert_eq!(ann.claim(&slug, &options).expect("claimed").notices, Vec::<String>::new());
+    lab.git(&dir, &["branch", "--quiet", "-D", &slug.branch()]);
+    let found = ann.doctor(false).expect("looked at").findings;
+    assert!(found.iter().any(|finding| finding.contains("is gone")), "{found:?}");
+    let told = ann.claim(&slug, &options).expect("it is Ann's").notices;
+    assert!(told.iter().any(|notice| notice.contains("was gone, and begins anew")), "{told:?}");
+    assert_eq!(ann.doctor(false).expect("looked at").findings, Vec::<String>::new());
 }

@@ -363,3 +363,17 @@ fn since_when_it_waits_and_when_it_was_merged_stay_known() {
     assert_eq!(ended.claim.phase, Phase::Completed);
     assert!(ended.claim.renewed_at >= before, "{:?}", ended.claim);
 }
+
+#[test]
+fn nobody_is_sent_to_push_the_file_of_claims_where_nobody_may_push() {
+    let lab = Lab::new();
+    let own = by_request(&lab, "ann");
+    let slug = planned(&own, "Locked");
+    worked_on(&lab, &own, &slug);
+    own.complete(&slug, None).expect("handed over");
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    refuses(&lab, "refs/heads/main", "protected");
+    own.doctor(true).expect("there is nothing to push");
+    let found = own.doctor(false).expect("looked at").findings;
+    assert!(!found.iter().any(|finding| finding.contains("sessions.lock")), "{found:?}");
+}

@@ -380,6 +380,39 @@ fn a_merge_of_the_base_may_bring_knowledge() {
 }
 
 #[test]
+fn knowledge_that_was_changed_all_the_same_can_be_put_back() {
+    let lab = Lab::new();
+    let first = lab.path().join("first");
+    write(&first.join("_AGENTS/knowledge/known.md"), "known\n", 0o644);
+    lab.git(&first, &["add", "."]);
+    lab.git(&first, &["commit", "--quiet", "-m", "know"]);
+    lab.git(&first, &["push", "--quiet", "origin", "HEAD:main"]);
+    let own = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&lab, &own, "Put back");
+    write(&workspace.join("_AGENTS/knowledge/known.md"), "mine\n", 0o644);
+    write(&workspace.join("_AGENTS/knowledge/new one.md"), "mine\n", 0o644);
+    lab.git(&workspace, &["add", "."]);
+    let message = format!("[{slug}] feat: knowledge");
+    lab.git(&workspace, &["commit", "--quiet", "--no-verify", "-m", &message]);
+    let refused = own.complete(&slug, None).expect_err("it is no kb-merge session");
+    assert_eq!(refused.kind, Kind::Policy, "{refused}");
+    let here = work(&workspace);
+    // Halfway is not back.
+    write(&workspace.join("_AGENTS/knowledge/known.md"), "other\n", 0o644);
+    lab.git(&workspace, &["add", "."]);
+    here.hook("pre-commit", &[]).expect_err("it is neither's");
+    lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+    let (restore, _) = refused.next_command().split_once(" && ").expect("two commands");
+    let ended = Command::new("sh").args(["-c", restore]).status().expect("sh runs");
+    assert!(ended.success(), "{restore}");
+    here.hook("pre-commit", &[]).expect("it is the base's again");
+    lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+    let ended = Command::new("sh").args(["-c", refused.next_command()]).status().expect("sh runs");
+    assert!(ended.success(), "{refused}");
+    own.complete(&slug, None).expect("completed");
+}
+
+#[test]
 fn a_worker_who_lost_the_session_neither_commits_nor_pushes() {
     let lab = Lab::new();
     let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));

@@ -367,6 +367,7 @@ pub struct Place {
 #[derive(Debug, Args)]
 pub struct Note {
     /// What to write down; - is standard input
+    #[arg(allow_hyphen_values = true)]
     pub text: String,
 
     /// The work session; inside its workspace it can be left out

@@ -769,3 +769,30 @@ fn what_waits_to_be_merged_is_told_wherever_it_is_shown() {
     assert!(released.code == 0 && released.stderr.contains("close the pull request"), "{released:?}");
     assert!(!released.stderr.contains("WARN"), "{released:?}");
 }
+
+#[test]
+fn what_is_written_down_may_begin_with_a_dash() {
+    let lab = Lab::new();
+    let slug = lab.planned("Dashes");
+    let workspace = lab.worked_on(&slug, "a.txt", "a\n");
+    lab.ok(&workspace, &["plan", "- next"]);
+    lab.ok(&workspace, &["log", "--dash"]);
+    lab.ok("ann", &["log", "--slug", &slug, "-x"]);
+    let dir = workspace.join("_AGENTS/sessions/active").join(&slug);
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("read");
+    assert!(read("active-plan.md").contains("- next") && read("worklog.md").contains(" --dash\n"));
+    assert!(read("worklog.md").ends_with(" -x\n"));
+}
+
+#[test]
+fn what_cannot_be_asked_for_anew_is_told_as_old() {
+    let lab = Lab::new();
+    let slug = lab.planned("Old");
+    lab.worked_on(&slug, "a.txt", "a\n");
+    lab.git("ann", &["remote", "set-url", "origin", "/nowhere/at/all.git"]);
+    for verb in [&["show", &slug][..], &["drift", &slug], &["context", &slug], &["kb", "list"]] {
+        let run = lab.run("ann", &[&["work"], verb].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(run.stderr.contains("what it said last"), "{verb:?}: {run:?}");
+    }
+}

@@ -57,6 +57,8 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
     let dir = dir.ok_or_else(|| Error::wrong_state("the working directory is gone").next("cd"))?;
     let work = context.app.work(&context.caller, &dir).await?;
     let here = Here { context, output, work };
+    // The others say so where it matters to them.
+    let tells_old = matches!(verb, Verb::Show(_) | Verb::Drift(_) | Verb::Context { .. } | Verb::Kb(_));
     match verb {
         Verb::Init { no_hooks, scripts } => repository::init(&here, !no_hooks, scripts)?,
         Verb::New(args) => drafting::new(&here, args)?,
@@ -96,6 +98,9 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
         Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
         Verb::Uninstall => repository::uninstall(&here)?,
         Verb::Hook { name, args } => here.work.hook(&name, &args)?,
+    }
+    if tells_old && here.work.has_recalled() {
+        output.notice("the remote cannot be reached: this is what it said last");
     }
     Ok(ExitCode::SUCCESS)
 }
