@@ -3,15 +3,20 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 use sess_core::session::Session;
+use sess_readers::Foreign;
 use sess_store::{ImportedSession, Span};
+use tokio::sync::mpsc;
 
 use crate::{
     App, Caller, Error, Kind, Result,
+    context::Found,
+    others::as_stored,
     sessions::may_manage,
     transfer::{docker_agent, jsonl},
 };
@@ -81,15 +86,29 @@ impl App {
     pub async fn export(
         &self,
         caller: &Caller,
-        session: &Session,
+        reference: &str,
         write: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
     ) -> Result<()> {
         may_manage(caller, "export a session")?;
-        let store = self.store()?;
         let mut put = |text: &str| {
             write(text)
                 .map_err(|error| Error::Unavailable(format!("the export could not be written: {error}")))
         };
+        match self.find(caller, reference).await? {
+            Found::Stored(session) => self.export_stored(&session, &mut put).await,
+            Found::Foreign(foreign, stored) => {
+                put(&(jsonl::header(&as_stored(&foreign, stored.as_deref())) + "\n"))?;
+                export_foreign(*foreign, &mut put).await
+            }
+        }
+    }
+
+    async fn export_stored(
+        &self,
+        session: &Session,
+        put: &mut (dyn FnMut(&str) -> Result<()> + Send),
+    ) -> Result<()> {
+        let store = self.store()?;
         put(&(jsonl::header(session) + "\n"))?;
         let mut seq = 0;
         loop {
@@ -113,6 +132,38 @@ impl App {
         }
         Ok(())
     }
+}
+
+/// Writes what stands in another agent's file, a message at a time: it may be larger than memory.
+async fn export_foreign(foreign: Foreign, put: &mut (dyn FnMut(&str) -> Result<()> + Send)) -> Result<()> {
+    let reference = foreign.reference();
+    let (sender, mut lines) = mpsc::channel::<String>(PAGE_LEN);
+    let reading = tokio::task::spawn_blocking(move || {
+        sess_readers::read(&foreign, &mut |entry| {
+            if entry.is_rewound {
+                return ControlFlow::Continue(());
+            }
+            let line = serde_json::to_string(&entry.body).expect("a message body has string keys only");
+            // Whoever waited for it has gone.
+            if sender.blocking_send(line + "\n").is_err() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+    });
+    while let Some(line) = lines.recv().await {
+        put(&line)?;
+    }
+    let read =
+        reading.await.map_err(|error| Error::Unavailable(format!("{reference} was not read: {error}")))?;
+    let told = read.map_err(|error| Error::Unavailable(error.to_string()))?;
+    if told.bad > 0 {
+        return Err(Error::Unavailable(format!(
+            "session {reference} has {} records that cannot be read, and the copy lacks them",
+            told.bad
+        )));
+    }
+    Ok(())
 }
 
 fn read_file(path: &Path) -> Result<(Vec<ImportedSession>, Vec<String>)> {

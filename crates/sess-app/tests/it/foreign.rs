@@ -599,3 +599,26 @@ async fn a_handoff_counts_what_it_read_however_long_it_is() {
     let handoff = app.handoff(&machine.world.owner(), CLAUDE, Redaction::Masked).await.expect("a bundle");
     assert!(handoff.bundle.contains("(8 messages)"), "{}", handoff.bundle);
 }
+
+#[tokio::test]
+async fn a_copy_of_another_agents_session_has_its_messages_and_leaves_nothing_behind() {
+    let machine = Machine::of(&ALL);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let listing = machine.list(&ListSessions::default()).await;
+    let elsewhere = World::new();
+    for session in &listing.sessions {
+        let mut copy = String::new();
+        let mut write = |text: &str| {
+            copy += text;
+            Ok(())
+        };
+        app.export(&owner, &session.id, &mut write).await.expect(&session.id);
+        let brought = elsewhere.app.import_lines(&elsewhere.owner(), copy.as_bytes()).await;
+        let brought = brought.unwrap_or_else(|error| panic!("{}: {error}", session.id));
+        assert!(brought.total >= session.num_messages, "{} of {session:?}", brought.total);
+        if session.id.ends_with(CLAUDE) {
+            assert!(copy.contains("Write the fix"), "{copy}");
+        }
+    }
+    assert!(!machine.world.home().join("sess.db").exists(), "who reads a session stores nothing of it");
+}

@@ -106,14 +106,13 @@ fn acknowledge(output: &Output, file: &std::path::Path, session: &Import) -> any
 }
 
 pub async fn export(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {
-    let session = context.resolve(reference).await?;
     let mut outcome = Ok(());
     let mut print = |text: &str| {
         outcome = output.json_text(text);
         // The app only needs to know that it can stop.
         if outcome.is_err() { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     };
-    let exported = context.app.export(&context.caller, &session, &mut print).await;
+    let exported = context.app.export(&context.caller, reference, &mut print).await;
     outcome?;
     Ok(exported?)
 }
