@@ -335,6 +335,7 @@ impl App {
             let session = &sessions[hit.session];
             if let Slot::Vacant(slot) = listed.entry(hit.session) {
                 let found = context::Found::Foreign(Box::new(session.clone()), None);
+                let found = self.with_row(found).await?;
                 slot.insert(self.listed(&found).await?);
             }
             let placed = SearchHit {

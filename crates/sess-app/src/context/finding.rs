@@ -318,8 +318,18 @@ impl App {
             None => Err(not_found().into()),
             Some(found) if self.is_current(caller, &found).await? => Err(ReferenceError::Current.into()),
             Some(Found::Stored(session)) => self.with_files(*session).await,
-            Some(found) => Ok(found),
+            Some(found) => self.with_row(found).await,
         }
+    }
+
+    /// Adds what is stored of another agent's session, such as the owner's name for it.
+    pub(crate) async fn with_row(&self, found: Found) -> Result<Found> {
+        let mut found = [found];
+        if self.has_store() {
+            join(&*self.store()?, &mut found).await?;
+        }
+        let [found] = found;
+        Ok(found)
     }
 
     /// Finds a session and makes its row when it has none yet: what the owner says about another

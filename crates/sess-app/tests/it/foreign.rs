@@ -373,7 +373,12 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
         let ids: Vec<String> = listing.sessions.iter().map(|row| row.id.clone()).collect();
         assert_eq!((listing.total, ids), (found.len() as u64, found), "{query}");
     }
-    assert!(machine.read(CLAUDE).await.expect("read").transcript.contains("Write the fix"));
+    for reference in [CLAUDE, "claude:5b0c1f62"] {
+        let read = machine.read(reference).await.expect("read");
+        assert!(read.transcript.contains("Write the fix") && read.title == "keys", "{read:?}");
+    }
+    let found = app.search(&owner, &words("jwks"), |_, _| {}).await.expect("found");
+    assert!(found.hits.iter().any(|hit| hit.session.title == "keys"), "{found:?}");
     app.archive(&owner, &session, true).await.expect("archived");
     let listing = machine.list(&ListSessions::default()).await;
     assert_eq!((listing.total, listing.sessions.len()), (2, 2), "{listing:?}");
