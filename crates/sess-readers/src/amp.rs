@@ -56,8 +56,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let mut prompt = None;
     let mut said_at = None;
     let mut is_spoken = false;
-    let limit = document::BEGINNING_SIZE_BYTES;
-    let walked = document::walk(path, &file, limit, &["messages"], &mut |name, value| {
+    let walked = document::begin(path, &file, &["messages"], &mut |name, value| {
         match name {
             "created" => session.created_at = json::instant(&value),
             "title" => session.title = value.as_str().map(json::title).unwrap_or_default(),

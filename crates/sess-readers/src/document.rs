@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{Error, Result};
 
 /// How much of a document's beginning is looked at to list it.
-pub(crate) const BEGINNING_SIZE_BYTES: u64 = 1 << 20;
+const BEGINNING_SIZE_BYTES: u64 = 1 << 20;
 /// How much of its end.
 const END_SIZE_BYTES: u64 = 64 << 10;
 
@@ -49,6 +49,23 @@ pub(crate) fn walk(
         Err(_) if from.get_ref().limit() == 0 => Ok(Walked::Partly),
         Err(_) => Ok(Walked::ToDamage),
     }
+}
+
+/// Walks through as much of a document's beginning as a list needs. What does not even begin as one is refused.
+pub(crate) fn begin(
+    path: &Path,
+    mut file: &File,
+    lists: &[&str],
+    give: &mut dyn FnMut(&str, Value) -> ControlFlow<()>,
+) -> Result<Walked> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut first = [b'{'];
+    let _is_empty = file.read(&mut first).map_err(io)? == 0;
+    if first[0] != b'{' && !first[0].is_ascii_whitespace() {
+        return Err(Error::Format { path: path.to_owned(), what: "it is no document".to_owned() });
+    }
+    file.rewind().map_err(io)?;
+    walk(path, file, BEGINNING_SIZE_BYTES, lists, give)
 }
 
 /// Returns a text field of the outermost object from a document's end, where a walk through

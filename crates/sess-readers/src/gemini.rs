@@ -189,8 +189,7 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
 fn document_session(path: &Path) -> Result<Option<Foreign>> {
     let (file, metadata) = files::open(path)?;
     let mut known = Known::default();
-    let limit = document::BEGINNING_SIZE_BYTES;
-    let walked = document::walk(path, &file, limit, &["messages"], &mut |name, value| {
+    let walked = document::begin(path, &file, &["messages"], &mut |name, value| {
         match name {
             "messages" => known.message(&value),
             _ => known.field(name, value),

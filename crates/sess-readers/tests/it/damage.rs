@@ -132,7 +132,7 @@ fn an_empty_file_and_one_with_only_a_header_are_no_sessions() {
     }
     for case in &DOCUMENTS {
         let copy = case.copy();
-        for content in ["", "{", "{}", "[]", "null", "{\"messages\": []}"] {
+        for content in ["", "{", "{}", "{\"messages\": []}"] {
             assert_eq!(copy.write(content.as_bytes()).map(|session| session.id), None, "{content}");
         }
     }
@@ -163,6 +163,19 @@ fn a_file_of_which_nothing_can_be_read_is_left_out_and_told_of() {
     for case in &LINES {
         let copy = case.copy();
         check(copy.home.path(), case.path, &copy.others);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_document_is_left_out_and_told_of() {
+    for case in &DOCUMENTS {
+        let copy = case.copy();
+        for content in [&b"\xff\xfenot json"[..], b"[]", b"null"] {
+            fs::write(copy.home.path().join(case.path), content).expect("written");
+            let (_, problems) = list(copy.home.path());
+            assert_eq!((&ids(copy.home.path()), problems.len()), (&copy.others, 1), "{problems:?}");
+            assert!(problems[0].contains("it is no document"), "{problems:?}");
+        }
     }
 }
 
