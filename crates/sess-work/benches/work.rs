@@ -111,7 +111,7 @@ fn together<T: Sync>(workers: &[T], work: impl Fn(usize, &T, &dyn Fn()) + Sync) 
 fn different(count: usize) {
     let lab = Lab::new();
     let workers = clones(&lab, count);
-    let (mut ours, mut shown, mut other) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut shown, mut other, mut pushed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds(count) {
         let slugs = planned_many(&lab, &format!("different-{count}-{round}"), count);
         let took = together(&workers, |n, (_, work), through| {
@@ -130,10 +130,19 @@ fn different(count: usize) {
             through();
         });
         other.push(count as f64 / took.as_secs_f64());
+        // What nobody can do without who takes something from others by a ref.
+        let took = together(&workers, |n, (dir, _), through| {
+            let to = format!("HEAD:refs/bench/{round}-{n}");
+            assert!(git(dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
+            assert!(git(dir, &["push", "--quiet", "origin", &to]), "it can be pushed");
+            through();
+        });
+        pushed.push(count as f64 / took.as_secs_f64());
     }
     let goal = (count == 32).then_some(TIMES_FASTER);
     rates(&format!("claims a second, {count} clones, different sessions"), ours, other.clone(), goal);
-    rates("  the same until the directories show them", shown, other, None);
+    rates("  the same until the directories show them", shown, other.clone(), None);
+    rates("  a bare fetch and a bare push of a ref by each", pushed, other, None);
 }
 
 /// One session that everybody is after.

@@ -5,10 +5,13 @@
 //! them may still say something else.
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
 };
+
+use sess_core::redact::redact;
 
 use super::{Matcher, Wanted, said, words};
 use crate::{Foreign, Result, read, reader};
@@ -63,6 +66,10 @@ impl Terms {
         let told = read(session, &mut |entry| {
             if let Some(text) = said(&entry) {
                 self.add(&text);
+                // Searches look at what is left once secrets are masked, unless their owner says otherwise.
+                if let (Cow::Owned(masked), _) = redact(&text) {
+                    self.add(&masked);
+                }
             }
             if stop.load(Ordering::Relaxed) {
                 gathered = Gathered::Stopped;
