@@ -174,7 +174,7 @@ pub enum Command {
 
     /// Bring in sessions from JSON Lines files or a docker-agent database
     Import(Import),
-    /// Print a session in the format that import reads
+    /// Print a session in the format that import reads, as it is, with its secrets
     Export(One),
 
     /// Say which session a call from here would belong to, and how we know
