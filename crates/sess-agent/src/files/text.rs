@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use sess_core::redact::{AROUND_CUT_BYTES, around_cut};
 
 use super::beneath::{Refusal, Root, refuse};
 use crate::tool::ANSWER_BYTES_MAX;
@@ -100,29 +101,38 @@ pub(super) fn is_binary(beginning: &[u8]) -> bool {
 }
 
 /// Reads the next line with its end; returns how many bytes of it were too many, or `None` at the end.
+///
+/// A line that is too long ends before a secret that it would be cut through: half of one is not recognised,
+/// and would not be masked.
 pub(super) fn next_line(
     reader: &mut BufReader<File>,
     line: &mut Vec<u8>,
     stop: &dyn Fn() -> bool,
 ) -> std::io::Result<Option<usize>> {
     line.clear();
-    let (mut cut, mut is_any) = (0, false);
+    let mut size_bytes = 0;
     loop {
         let buffer = reader.fill_buf()?;
         if buffer.is_empty() || stop() {
-            return Ok(is_any.then_some(cut));
+            break;
         }
-        is_any = true;
         let end = buffer.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(buffer.len(), |end| end + 1);
-        let kept = taken.min(LINE_BYTES_MAX.saturating_sub(line.len()));
+        let kept = taken.min((LINE_BYTES_MAX + AROUND_CUT_BYTES).saturating_sub(line.len()));
         line.extend_from_slice(&buffer[..kept]);
-        cut += taken - kept;
+        size_bytes += taken;
         reader.consume(taken);
         if end.is_some() {
-            return Ok(Some(cut));
+            break;
         }
     }
+    if line.len() > LINE_BYTES_MAX {
+        let text = String::from_utf8_lossy(line).into_owned();
+        let end = around_cut(&text, text.floor_char_boundary(LINE_BYTES_MAX)).start;
+        line.clear();
+        line.extend_from_slice(&text.as_bytes()[..end]);
+    }
+    Ok((size_bytes > 0).then(|| size_bytes.saturating_sub(line.len())))
 }
 
 fn end_line(text: &mut String) {

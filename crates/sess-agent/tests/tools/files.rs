@@ -320,3 +320,17 @@ fn large_and_strange_files_are_told_of() {
     let answer = run(call(&world.files, "search_files", json!({"pattern": "line"})));
     assert!(answer.text.is_empty() || answer.text.lines().count() <= 201);
 }
+
+#[test]
+fn a_long_line_is_not_cut_through_a_secret() {
+    let world = World::new();
+    let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    for before in [19_970, 19_985, 20_000 - token.len(), 20_000] {
+        world.write("long", format!("{} {token} {}\n", "a".repeat(before - 1), "b".repeat(30_000)));
+        let answer = run(call(&world.files, "read_file", json!({ "path": "long" }))).text;
+        let (shown, _) = sess_core::redact::redact(&answer);
+        assert!(!shown.contains("ghp_16C7e42F"), "{before}: {}", &shown[before - 1..]);
+        let left_out = before + 1 + token.len() + 1 + 30_000 - answer.find("[…").expect("it is cut");
+        assert!(answer.contains(&format!("[… {left_out} bytes of this line left out …]")), "{before}");
+    }
+}
