@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+import claims
 import clocks
 import damage
 import disk_full
@@ -36,7 +37,7 @@ import waits
 from lab import Broken, Lab, Skipped
 
 SUITES = {suite.NAME: suite for suite in
-          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals, foreign,
+          (kills, power, keys, plans, io_errors, disk_full, damage, clocks, together, originals, foreign, claims,
            runs, leases, exchanges, waits, followers, overload, soak, threats)}
 SHOWN_MAX = 5
 
