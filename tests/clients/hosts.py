@@ -241,28 +241,30 @@ def try_plugin(sess):
     print(f"plugin: used as docs/install.md says in {time.monotonic() - started:.0f} s")
 
 
-def main():
-    sess = os.path.realpath(sys.argv[1])
+def side_by_side(names, attempt):
+    """Attempts all at once; ends with the names of those that failed."""
     failed = []
 
-    def attempt(name):
+    def caught(name):
         try:
-            if name == "plugin":
-                try_plugin(sess)
-            else:
-                try_host(name, sess)
+            attempt(name)
         except Exception:
             failed.append(name)
             traceback.print_exc()
 
-    names = sys.argv[2:] or list(HOSTS)
-    names += ["plugin"] if "claude" in names else []
-    threads = [threading.Thread(target=attempt, args=(name,)) for name in names]
+    threads = [threading.Thread(target=caught, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+def main():
+    sess = os.path.realpath(sys.argv[1])
+    names = sys.argv[2:] or list(HOSTS)
+    names += ["plugin"] if "claude" in names else []
+    side_by_side(names, lambda name: try_plugin(sess) if name == "plugin" else try_host(name, sess))
 
 
 if __name__ == "__main__":

@@ -22,11 +22,10 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import urllib.request
 from pathlib import Path
 
-from hosts import CLIENTS, HOSTS, PATIENCE_S, Home, check, program
+from hosts import CLIENTS, HOSTS, PATIENCE_S, Home, check, program, side_by_side
 from model import Model
 
 SAMPLES = Path(__file__).parents[2] / "crates/sess-readers/tests/agent-homes"
@@ -429,8 +428,10 @@ class Codex(Referee):
             match item["type"]:
                 case "userMessage":
                     lines += [("user", part["text"]) for part in item["content"] if part["type"] == "text"]
-                case "agentMessage" | "plan":
+                case "agentMessage":
                     lines.append(("assistant", item["text"]))
+                case "plan":
+                    lines.append(("assistant", f"<proposed_plan>\n{item['text'].strip()}\n</proposed_plan>"))
                 case "commandExecution":
                     lines.append(("call", "exec_command"))
                 case "fileChange":
@@ -573,21 +574,7 @@ def judge(name, sess):
 
 def main():
     sess = os.path.realpath(sys.argv[1])
-    failed = []
-
-    def attempt(name):
-        try:
-            judge(name, sess)
-        except Exception:
-            failed.append(name)
-            traceback.print_exc()
-
-    threads = [threading.Thread(target=attempt, args=(name,)) for name in sys.argv[2:] or REFEREES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    side_by_side(sys.argv[2:] or list(REFEREES), lambda name: judge(name, sess))
 
 
 if __name__ == "__main__":
