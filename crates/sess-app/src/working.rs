@@ -146,8 +146,7 @@ fn row(row: Row) -> WorkRow {
         waits_for: row.waits_for,
         labels: row.labels,
         parent: row.parent.map(|parent| parent.to_string()),
-        // The holder says it already.
-        note: row.note.filter(|_| !row.holder.as_ref().is_some_and(|holder| holder.waits)),
+        note: row.note,
         holder: row.holder.map(|holder| WorkHolder {
             name: holder.name,
             agent: holder.agent,

@@ -56,6 +56,7 @@ impl Work {
             self.bring_plan(&slug, &claimed.record)?;
             return Ok(claimed);
         }
+        self.check_filters(&begun.tip)?;
         let from = begun.branch.clone().unwrap_or_else(|| begun.tip.short().to_owned());
         let title = match title.map(str::trim).filter(|title| !title.is_empty()) {
             Some(title) => title.to_owned(),
@@ -95,7 +96,7 @@ impl Work {
             None => Slug::from_title(&draft.title, self.day()?),
         };
         loop {
-            let slug = drafting::free(&wanted, &seen);
+            let slug = drafting::free(&wanted, &seen)?;
             if branch.as_ref() != Some(&slug.branch()) {
                 self.rename(begun, branch.as_deref(), &slug.branch())?;
                 *branch = Some(slug.branch());

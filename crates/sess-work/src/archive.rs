@@ -54,6 +54,25 @@ impl Work {
     ///
     /// Of one and its renewals the last is enough.
     pub(crate) fn chain(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Claim>> {
+        let mut claims = self.records(slug, seen)?;
+        claims.dedup_by(|older, newer| is_renewal(older, newer));
+        Ok(claims)
+    }
+
+    /// As [`Self::chain`]; of one and its renewals the first, which says when it came to be.
+    pub(crate) fn events(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Claim>> {
+        let mut claims = self.records(slug, seen)?;
+        claims.dedup_by(|older, newer| {
+            let is_renewed = is_renewal(older, newer);
+            if is_renewed {
+                std::mem::swap(older, newer);
+            }
+            is_renewed
+        });
+        Ok(claims)
+    }
+
+    fn records(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Claim>> {
         let last = match seen.record(slug) {
             Some(record) => Some(record.oid.clone()),
             None => self.archived(slug, seen)?,
@@ -63,9 +82,7 @@ impl Work {
         let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
         let names: Vec<String> = told.lines().map(|oid| format!("{oid}:{CLAIM_FILE}")).collect();
         let read = read_all(&self.repo.git, &names)?.into_iter().flatten();
-        let mut claims: Vec<Claim> = read.filter_map(|json| serde_json::from_slice(&json).ok()).collect();
-        claims.dedup_by(|older, newer| is_renewal(older, newer));
-        Ok(claims)
+        Ok(read.filter_map(|json| serde_json::from_slice(&json).ok()).collect())
     }
 
     /// Returns the highest fence that a session has had; none is 0.
@@ -117,8 +134,7 @@ impl Work {
 
 impl Repo {
     fn write_log(&self, before: Option<&Oid>, record: &Record) -> Result<Oid> {
-        let tree = self.git.feed(["mktree"], b"")?;
-        let tree: Oid = String::from_utf8_lossy(&tree).trim().parse().map_err(crate::Error::failed)?;
+        let tree = self.git.feed_oid(["mktree"], b"")?;
         let parents: Vec<&Oid> = before.into_iter().chain([&record.oid]).collect();
         self.commit_tree(&tree, &parents, &format!("{LOG_LINE}{}\n", record.claim.slug))
     }

@@ -39,7 +39,8 @@ pub struct Blame {
 impl Work {
     /// Finds the work session that wrote a line, as the file has it in the caller's checkout.
     ///
-    /// A line that is not committed is of the session whose workspace this is.
+    /// A line that is not committed is of the session whose workspace this is. One that may be older than what a
+    /// shallow clone has is nobody's.
     pub fn blame(&self, file: &str, line: u64) -> Result<Blame> {
         if line == 0 || file.is_empty() {
             return Err(Error::usage("a line is meant by its file and number, from 1")
@@ -63,6 +64,15 @@ impl Work {
             |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
         let commit: Oid = told.split(' ').next().unwrap_or_default().parse().map_err(Error::failed)?;
         let commit = Some(commit).filter(|commit| commit.as_str().bytes().any(|byte| byte != b'0'));
+        if let Some(commit) = commit.as_ref()
+            && self.is_cut_off(commit)?
+        {
+            return Err(Error::wrong_state(format!(
+                "{file}:{line} may be older than what is here: the history of this clone ends at {}",
+                commit.short()
+            ))
+            .next("git fetch --unshallow"));
+        }
         let slug = match &commit {
             Some(commit) => self.slug_of(commit)?,
             None => self.repo.slug_here()?,
@@ -85,6 +95,18 @@ impl Work {
             self.tell_session(&mut blame, &slug, &self.see_or_recall()?)?;
         }
         Ok(blame)
+    }
+
+    /// Whether a commit has parents that a shallow clone is without: git blames it for every line of theirs.
+    fn is_cut_off(&self, commit: &Oid) -> Result<bool> {
+        let object = self.repo.here.text(["cat-file", "commit", commit.as_str()])?;
+        let has_parents =
+            object.lines().take_while(|line| !line.is_empty()).any(|line| line.starts_with("parent "));
+        if !has_parents {
+            return Ok(false);
+        }
+        let known = self.repo.here.text(["rev-list", "--parents", "--max-count=1", commit.as_str()])?;
+        Ok(known.split_whitespace().count() == 1)
     }
 
     /// Returns the session that a commit says it belongs to: by its trailer, else by how its message begins.

@@ -167,18 +167,31 @@ impl Brief {
         Ok(text)
     }
 
-    /// Fails when a plan waits for itself, which would never be over.
-    pub(crate) fn check_depends(&self, slug: &Slug) -> Result<()> {
-        if !self.depends.contains(slug) {
-            return Ok(());
+    /// Whether a session with this plan may change the knowledge base: it has to be named for that, and of the kind.
+    pub(crate) fn may_change_knowledge(&self, slug: &Slug) -> bool {
+        slug.is_kb() && self.kind == WorkKind::KbMerge
+    }
+
+    /// Fails when a plan cannot be that of a session: it waits for itself, which would never be over, or is of a kind
+    /// that the session is not named for.
+    pub(crate) fn check_fits(&self, slug: &Slug) -> Result<()> {
+        let next = format!("sess work edit {slug}");
+        if self.depends.contains(slug) {
+            let what = format!("{slug} depends on itself: `depends` names other sessions");
+            return Err(Error::usage(what).next(next));
         }
-        Err(Error::usage(format!("{slug} depends on itself: `depends` names other sessions"))
-            .next(format!("sess work edit {slug}")))
+        if self.kind == WorkKind::KbMerge && !self.may_change_knowledge(slug) {
+            return Err(Error::policy(format!(
+                "the plan of {slug} is of kind kb-merge, which only those called kb-YYYY-MM-DD-merge-topic are: make it `kind: standard`"
+            ))
+            .next(next));
+        }
+        Ok(())
     }
 
     /// Says what is missing before somebody can take it.
     pub fn check_ready(&self, slug: &Slug) -> Result<()> {
-        self.check_depends(slug)?;
+        self.check_fits(slug)?;
         let refuse = |what: &str| {
             Err(Error::wrong_state(format!("{slug} is not ready: {what}"))
                 .next(format!("sess work edit {slug}")))
@@ -274,12 +287,35 @@ fn title_of(heading: &str) -> String {
     heading.strip_prefix("Session:").map_or(heading, str::trim).to_owned()
 }
 
+/// Whether a line begins or ends a block of code, in which nothing is a heading.
+fn is_code_fence(line: &str) -> bool {
+    line.trim_start().starts_with("```")
+}
+
+/// Returns what of a text would not stay inside the section that it is put into, if something would not.
+pub(crate) fn breaking(text: &str) -> Option<String> {
+    let mut is_code = false;
+    for line in text.lines() {
+        if is_code_fence(line) {
+            is_code = !is_code;
+        }
+        if !is_code && (line.starts_with("# ") || line.starts_with("## ")) {
+            return Some(format!("the heading {:?}", line.trim_end()));
+        }
+    }
+    if is_code {
+        return Some("a code block that does not end".to_owned());
+    }
+    let is_open = text.rsplit_once("<!--").is_some_and(|(_, comment)| !comment.contains("-->"));
+    is_open.then(|| "a comment that does not end".to_owned())
+}
+
 /// Returns the text under a heading of the second level, without comments and placeholders.
 fn section(body: &str, name: &str) -> Option<String> {
     let mut found = None;
     let mut is_code = false;
     for line in body.lines() {
-        if line.trim_start().starts_with("```") {
+        if is_code_fence(line) {
             is_code = !is_code;
         }
         match line.strip_prefix("## ").filter(|_| !is_code) {

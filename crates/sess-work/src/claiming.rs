@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use sess_core::Timestamp;
+
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, State, Verb, Work,
@@ -37,7 +39,7 @@ impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
         let (seen, record, is_resumed) = self.taken(slug, options)?;
-        self.settled(seen, record, options, is_resumed)
+        self.settled_or_told(seen, record, options, is_resumed)
     }
 
     /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
@@ -79,10 +81,11 @@ impl Work {
 
     /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
     pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
-        self.check_place(options)?;
         let mut refused = None;
         for _ in 0..TRIES_MAX {
-            let rows = self.list(&self.see()?)?;
+            let seen = self.see()?;
+            self.check_place(options, &seen)?;
+            let rows = self.list(&seen)?;
             let ready = rows.into_iter().filter(|row| {
                 row.ready && label.is_none_or(|label| row.labels.iter().any(|known| known == label))
             });
@@ -96,7 +99,7 @@ impl Work {
                     Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
                     taken => {
                         let (seen, record, is_resumed) = taken?;
-                        return self.settled(seen, record, options, is_resumed).map(Some);
+                        return self.settled_or_told(seen, record, options, is_resumed).map(Some);
                     }
                 }
             }
@@ -108,20 +111,23 @@ impl Work {
     }
 
     /// Fails when the workspace that is asked for cannot be made: nobody else shall wait for a session by that.
-    fn check_place(&self, options: &ClaimOptions) -> Result<()> {
+    fn check_place(&self, options: &ClaimOptions, seen: &Seen) -> Result<()> {
         match options.workspace {
-            Workspace::Clone => self.remote_of_clones().map(drop),
-            Workspace::Worktree | Workspace::None => Ok(()),
+            Workspace::Clone => self.remote_of_clones().and_then(|_| self.check_filters(&seen.view.base)),
+            Workspace::Worktree => self.check_filters(&seen.view.base),
+            Workspace::None => Ok(()),
         }
     }
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
-        self.check_place(options)?;
+        self.check_place(options, seen)?;
         let entry = seen.tree.entries.get(slug);
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
         })?;
         let brief = Brief::of(slug, &self.repo.text_of(&plan.oid)?)?;
+        // Somebody may have pushed it by hand.
+        brief.check_ready(slug)?;
         let unmet = unmet(&brief, seen);
         if !unmet.is_empty() && !options.ignore_dependencies {
             return Err(Error::wrong_state(format!(
@@ -167,6 +173,19 @@ impl Work {
             offered: before.is_some_and(|claim| claim.offered),
             unknown: serde_json::Map::new(),
         })
+    }
+
+    /// As [`Self::settled`]; whoever is stopped by something hears what they have.
+    fn settled_or_told(
+        &self,
+        seen: Seen,
+        record: Record,
+        options: &ClaimOptions,
+        is_resumed: bool,
+    ) -> Result<Claimed> {
+        let slug = record.claim.slug.clone();
+        self.settled(seen, record, options, is_resumed)
+            .map_err(|error| error.although(&format!("{slug} is yours")))
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
@@ -229,8 +248,8 @@ impl Work {
             return Err(Error::usage("--force needs a reason, for whoever loses the session")
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
-        self.check_place(options)?;
         let mut seen = self.see()?;
+        self.check_place(options, &seen)?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
@@ -262,7 +281,7 @@ impl Work {
                 if let Some(tip) = back.and_then(|back| back.to) {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
-                self.handed_over(self.settled(seen, record, options, false)?)
+                self.handed_over(self.settled_or_told(seen, record, options, false)?)
             }
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
@@ -301,16 +320,21 @@ impl Work {
         Ok(claimed)
     }
 
+    /// Returns from when on a lease has lapsed by every clock: that of another clone may be wrong.
+    pub(crate) fn free_at(&self, record: &Record) -> Timestamp {
+        match record.claim.owner.clone == self.owner.clone {
+            true => record.claim.lapses_at(),
+            false => record.claim.left_at(self.first_seen(record)),
+        }
+    }
+
     /// Fails when the lease has lapsed and yet somebody seems to be at work.
     fn check_left_alone(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<()> {
         let refuse = |what: String| {
             Err(Error::would_lose(what).next(format!("sess work takeover {slug} --force --reason …")))
         };
         let lapsed_at = record.claim.lapses_at();
-        let free_at = match record.claim.owner.clone == self.owner.clone {
-            true => lapsed_at,
-            false => record.claim.left_at(self.first_seen(record)),
-        };
+        let free_at = self.free_at(record);
         if self.now() < free_at {
             return Err(Error::new(
                 Kind::Claimed,
@@ -359,16 +383,26 @@ impl Work {
     ///
     /// Whoever only wants to know something is not refused because that failed.
     pub(crate) fn see_and_keep(&self, slug: &Slug) -> Result<Seen> {
-        let mut seen = self.see_or_recall()?;
+        Ok(self.kept(slug, self.see_or_recall()?))
+    }
+
+    /// As [`Self::see_and_keep`], for whoever does nothing else: an agent does not act for a person by looking.
+    pub(crate) fn look_and_keep(&self, slug: &Slug) -> Result<Seen> {
+        let seen = self.see_or_recall()?;
+        let acts_for = seen.record(slug).is_some_and(|record| self.acts_for(&record.claim));
+        Ok(if acts_for { seen } else { self.kept(slug, seen) })
+    }
+
+    fn kept(&self, slug: &Slug, mut seen: Seen) -> Seen {
         if seen.view.is_old {
-            return Ok(seen);
+            return seen;
         }
-        let Ok(record) = self.own_record(slug, &seen) else { return Ok(seen) };
+        let Ok(record) = self.own_record(slug, &seen) else { return seen };
         match self.renewed(&record) {
             Ok(record) => drop(seen.view.claims.insert(slug.clone(), record)),
             Err(error) => tracing::warn!(%error, "the lease was not renewed"),
         }
-        Ok(seen)
+        seen
     }
 
     /// Puts a changed record into the place of one that the caller holds, together with the session's branch.
@@ -414,7 +448,8 @@ impl Work {
             match self.repo.advance(&moves)? {
                 Moved::Done => return Ok(Record { oid, claim }),
                 Moved::Overtaken { .. } => {}
-                Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
+                Moved::Rejected(words) if others.is_empty() => return Err(self.claim_rejected(&words)),
+                Moved::Rejected(words) => return Err(self.branch_rejected(slug, &words)),
             }
             pause();
             let seen = self.see()?;
@@ -437,10 +472,15 @@ impl Work {
 
     /// Has the first agent that acts for a person have their session from then on, so that no other one does.
     pub(crate) fn act_for(&self, claim: &mut Claim) {
-        if claim.owner.session.is_none() && self.owner.session.is_some() {
+        if self.acts_for(claim) {
             claim.owner.session.clone_from(&self.owner.session);
             claim.agent.clone_from(&self.who.agent);
         }
+    }
+
+    /// Whether a claim is a person's, and the caller an agent.
+    fn acts_for(&self, claim: &Claim) -> bool {
+        claim.owner.session.is_none() && self.owner.session.is_some()
     }
 
     /// Returns moves of a session's branch from where it is now; `None` when it has what this clone does not have.
@@ -485,7 +525,18 @@ impl Work {
         Ok(moved)
     }
 
-    fn claim_rejected(&self, words: &str) -> Error {
+    fn branch_rejected(&self, slug: &Slug, words: &str) -> Error {
+        let (branch, remote) = (slug.branch(), self.repo.remote.as_deref());
+        self.repo.denied(words).unwrap_or_else(|| {
+            let message = format!(
+                "{} does not take {branch} with the claim of {slug}, and what was done stays in this clone: {words}",
+                remote.unwrap_or("this repository")
+            );
+            Error::new(Kind::Rejected, message).next(format!("git push {} {branch}", remote.unwrap_or(".")))
+        })
+    }
+
+    pub(crate) fn claim_rejected(&self, words: &str) -> Error {
         if let Some(denied) = self.repo.denied(words) {
             return denied;
         }
@@ -546,7 +597,7 @@ impl Work {
         if let Err(error) = self.roll_forward() {
             notices.push(format!("{} does not show it yet: {}", self.repo.base, error.message()));
         }
-        self.clean_up(slug, phase, &[], &mut notices)?;
+        self.clean_up_at_last(slug, phase, &[], &mut notices);
         Ok(notices)
     }
 

@@ -4,6 +4,7 @@ use crate::{
     Error, Git, Oid, Result, Slug, Verb, Work,
     git::failed,
     projecting::{message, one_line},
+    workspace::status_command,
 };
 
 impl Work {
@@ -18,12 +19,16 @@ impl Work {
         })?;
         let git = self.repo.git.at(&path);
         let _turn = self.repo.lock("branch")?;
+        // What a killed verb left half done would be taken back.
+        self.unfinished(slug)?;
+        self.check_checked_out(slug, &path)?;
+        self.check_filters(&git.oid(["rev-parse", "HEAD"])?)?;
         let unmerged = git.text(["ls-files", "--unmerged", "-z"])?;
         if !unmerged.is_empty() {
             return Err(Error::would_lose(format!(
                 "the workspace of {slug} has conflicts that nobody has resolved"
             ))
-            .next(format!("git -C {} status", crate::quoted(path.display()))));
+            .next(status_command(&path)));
         }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
         let new: String = told
@@ -44,6 +49,17 @@ impl Work {
         let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
         run(&git, &["commit", "--quiet", "--cleanup=whitespace", "--file=-"], Some(&text), &env)?;
         git.oid(["rev-parse", "HEAD"]).map(Some)
+    }
+
+    /// Returns the files of a workspace that the caller's session would end without: git neither tracks nor ignores
+    /// them, and they are no unchanged copies of what `.worktreeinclude` names.
+    pub fn new_files(&self, slug: &Slug) -> Result<Vec<String>> {
+        // Whose session it is not, the verb that ends it says.
+        let is_own = self.record_for(Verb::End, slug, &self.see_or_recall()?).is_ok();
+        match self.workspace(slug).filter(|_| is_own) {
+            Some(path) => self.untracked(&path),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

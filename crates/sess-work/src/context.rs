@@ -20,10 +20,8 @@ impl Work {
     ///
     /// It has at most `bytes_max` bytes; what is left out is said.
     pub fn context(&self, slug: &Slug, bytes_max: usize) -> Result<String> {
-        let seen = self.see_and_keep(slug)?;
-        let drift = self.drift_in(slug, &seen)?;
-        let plan = self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?;
-        let brief = Brief::of(slug, &plan)?;
+        let seen = self.look_and_keep(slug)?;
+        let (drift, brief) = self.drift_in(slug, &seen)?;
         let head = format!("# Work session {slug} ({})\n\n", drift.state);
         let plan = format!("{}\n", brief.body.trim());
         let mut rest = String::new();

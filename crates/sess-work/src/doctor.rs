@@ -207,7 +207,9 @@ impl Work {
                 "{place} was there before {slug}, which has ended, and still has its branch: run `git -C {dir} switch {to}`"
             )));
         }
-        let ended = format!("the workspace {place} is of a session that has ended");
+        let goes_on = matches!(standing, Standing::Rests(State::Drafting | State::Planned));
+        let what = if goes_on { "that nobody has any more" } else { "that has ended" };
+        let ended = format!("the workspace {place} is of a session {what}");
         Ok(Some(match self.why_needed(slug, seen)? {
             None => format!("{ended}: run `sess work gc`"),
             Some(reason) if self.has_landed(slug, seen)? || standing != Standing::Rests(State::Completed) => {
@@ -283,7 +285,7 @@ impl Work {
             let Some(oid) = self.damaged_oid(short)? else { continue };
             let kept = format!("refs/intersession/rescue/damaged/{short}");
             self.repo.git.text(["update-ref", "--end-of-options", &kept, oid.as_str()])?;
-            match self.repo.advance_raw(&Move { name: name.clone(), from: Some(oid), to: None })? {
+            match self.repo.remove_raw(&name, &oid)? {
                 Moved::Done => {
                     findings.push(format!("the damaged claim {name} ({reason}) is removed; {kept} keeps it"));
                 }
@@ -362,7 +364,8 @@ impl Work {
             let (Standing::Lost(claim), Some(record)) = (seen.standing(&slug), seen.record(&slug)) else {
                 continue;
             };
-            if !claim.owner.includes(&self.owner) && !claim.is_stale(self.now()) {
+            let is_left = claim.is_stale(self.now()) && self.now() >= self.free_at(record);
+            if !claim.owner.includes(&self.owner) && !is_left {
                 findings.push(format!(
                     "{}; nothing is left of its plan here: ask them to run `sess work doctor --repair`, or run it when their lease has lapsed",
                     claim.told(self.now())

@@ -2,7 +2,7 @@
 
 use crate::{
     Brief, Draft, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work,
+    Work, brief,
     projecting::{Step, message},
     repo::random_hex,
     templates,
@@ -22,6 +22,11 @@ impl Work {
         }
         if let Some(text) = text {
             Brief::parse(text).map_err(|error| error.next("sess work new --from <file>"))?;
+        } else if let Some(what) = draft.context.as_deref().map(str::trim).and_then(brief::breaking) {
+            return Err(Error::usage(format!(
+                "the context has {what}, and is one section of the plan: a file can have all of them"
+            ))
+            .next("sess work new \"<title>\" --from <file>"));
         }
         let day = self.day()?;
         let wanted = slug.cloned().unwrap_or_else(|| Slug::from_title(&draft.title, day));
@@ -33,7 +38,7 @@ impl Work {
                         .next(format!("sess work show {slug}")));
                 }
                 Some(slug) => slug.clone(),
-                None => free(&wanted, seen),
+                None => free(&wanted, seen)?,
             };
             let text = match text {
                 Some(text) => text.to_owned(),
@@ -44,7 +49,7 @@ impl Work {
                 )?,
             };
             Brief::parse(&text)
-                .and_then(|brief| brief.check_depends(&made))
+                .and_then(|brief| brief.check_fits(&made))
                 .map_err(|error| error.next(format!("sess work new --slug {made} --from <file>")))?;
             let path = format!("{}/{PLAN_FILE}", State::Drafting.dir_of(&made));
             let edits = vec![Edit::Put(path, self.repo.file(&text)?)];
@@ -78,7 +83,7 @@ impl Work {
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
         let brief = Brief::of(slug, text)?;
-        brief.check_depends(slug)?;
+        brief.check_fits(slug)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
             let entry = seen.tree.entries.get(slug);
@@ -200,10 +205,17 @@ impl Work {
         ];
         match self.repo.advance(&moves)? {
             Moved::Done => Ok(()),
-            _ => {
-                Err(Error::failed(format!("the branch of the attempt before is still in the way of {slug}"))
-                    .next(format!("sess work retry {slug}")))
-            }
+            Moved::Overtaken { .. } => Err(Error::failed(format!(
+                "the branch of the attempt before moved meanwhile, and is still in the way of {slug}"
+            ))
+            .next(format!("sess work retry {slug}"))),
+            Moved::Rejected(words) => Err(self.repo.denied(&words).unwrap_or_else(|| {
+                Error::new(
+                    Kind::Rejected,
+                    format!("the branch of the attempt before is still in the way of {slug}: {words}"),
+                )
+                .next(format!("sess work retry {slug}"))
+            })),
         }
     }
 
@@ -219,9 +231,9 @@ pub(crate) fn is_taken(slug: &Slug, seen: &Seen) -> bool {
 }
 
 /// Returns the first name of its kind that nobody has.
-pub(crate) fn free(wanted: &Slug, seen: &Seen) -> Slug {
-    (1..NUMBER_MAX)
-        .map(|n| wanted.numbered(n))
-        .find(|slug| !is_taken(slug, seen))
-        .unwrap_or_else(|| wanted.clone())
+pub(crate) fn free(wanted: &Slug, seen: &Seen) -> Result<Slug> {
+    (1..NUMBER_MAX).map(|n| wanted.numbered(n)).find(|slug| !is_taken(slug, seen)).ok_or_else(|| {
+        Error::wrong_state(format!("{wanted} is taken, and so is every number after it"))
+            .next("sess work new --slug …")
+    })
 }

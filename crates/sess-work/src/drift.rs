@@ -7,7 +7,7 @@ use sess_core::Timestamp;
 
 use crate::{
     Amendment, Brief, Claim, Criterion, Error, Note, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
-    WorkKind, brief::criteria,
+    WorkKind, brief::criteria, projecting::ENV_FILE,
 };
 
 /// How far a session went from its plan.
@@ -89,10 +89,27 @@ type Span = (Oid, Oid);
 impl Work {
     /// Compares a session's plan with what was done.
     pub fn drift(&self, slug: &Slug) -> Result<Drift> {
-        self.drift_in(slug, &self.see_and_keep(slug)?)
+        self.drift_in(slug, &self.look_and_keep(slug)?).map(|(drift, _)| drift)
     }
 
-    pub(crate) fn drift_in(&self, slug: &Slug, seen: &Seen) -> Result<Drift> {
+    /// As [`Self::drift`] of what was seen, with the plan that counts.
+    /// Whether something was done in a session that its plan could have asked for, and not only logged.
+    pub fn has_work(&self, slug: &Slug) -> Result<bool> {
+        let seen = self.see()?;
+        let (drift, _) = self.drift_in(slug, &seen)?;
+        if !drift.files.changed.is_empty() || drift.criteria.iter().any(|criterion| criterion.done) {
+            return Ok(true);
+        }
+        let Some((from, to)) = self.unlanded(slug, &seen)? else { return Ok(false) };
+        let dir = State::Active.dir_of(slug);
+        let excluded =
+            [Note::Log.file(), PLAN_FILE, ENV_FILE].map(|name| format!(":(top,exclude){dir}/{name}"));
+        let asked = ["diff-tree", "-r", "--name-only", from.as_str(), to.as_str(), "--", ":/"];
+        let told = self.repo.git.text(asked.into_iter().chain(excluded.iter().map(String::as_str)))?;
+        Ok(!told.is_empty())
+    }
+
+    pub(crate) fn drift_in(&self, slug: &Slug, seen: &Seen) -> Result<(Drift, Brief)> {
         let state = self.state_in(slug, seen)?;
         let chain = self.chain(slug, seen)?;
         let attempt = this_attempt(&chain);
@@ -114,11 +131,14 @@ impl Work {
             if let Some(tip) = self.last_commit(slug, seen)? {
                 let workspace = self.workspace(slug).filter(|_| claim.owner.includes(&self.owner));
                 refused = self.refused(slug, claim, &tip, seen, workspace.as_deref())?;
+                if let Some(record) = seen.record(slug).filter(|_| claim.owner.includes(&self.owner)) {
+                    refused.extend(self.obstacles(slug, record, &tip, seen)?);
+                }
             }
             let plan = self.plan_on_base(slug, claim, seen)?;
             base_plan = plan.map(|plan| format!("{}: run `{}`", plan.told, plan.next));
         }
-        Ok(Drift {
+        let drift = Drift {
             slug: slug.clone(),
             refused,
             base_plan,
@@ -131,7 +151,8 @@ impl Work {
                 spent_minutes: minutes_held(attempt, self.now()),
                 estimate_minutes: brief.estimate_minutes,
             },
-        })
+        };
+        Ok((drift, brief))
     }
 
     pub(crate) fn state_in(&self, slug: &Slug, seen: &Seen) -> Result<State> {

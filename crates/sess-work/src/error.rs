@@ -73,6 +73,12 @@ impl Error {
         self
     }
 
+    /// Says what holds in spite of it.
+    pub(crate) fn although(mut self, what: &str) -> Self {
+        self.message = format!("{what}, but {}", self.message);
+        self
+    }
+
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Failed, message)
     }
@@ -140,5 +146,26 @@ impl From<Refusal> for Error {
                 Self::wrong_state(message).next("sess work doctor --repair")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_the_exit_code_that_scripts_know() {
+        let kinds = [
+            Kind::Failed,
+            Kind::Usage,
+            Kind::WrongState,
+            Kind::Claimed,
+            Kind::WouldLoseWork,
+            Kind::Unreachable,
+            Kind::Conflict,
+            Kind::Policy,
+            Kind::Rejected,
+        ];
+        assert_eq!(kinds.map(Kind::exit_code), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 }

@@ -5,7 +5,6 @@
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +13,7 @@ use crate::{
     git::words_of,
     projecting::Step,
     workspace::{mark_plans, status_command},
+    writing::write_whole,
 };
 
 const FILE: &str = "checkout.pending";
@@ -139,7 +139,8 @@ impl Work {
 
     fn write_pending(&self, pending: &Pending) -> Result<()> {
         let Pending { from, to, checkout } = pending;
-        write_whole(&self.repo.own_dir()?, &format!("{from}\n{to}\n{}", checkout.display()))
+        let text = format!("{from}\n{to}\n{}", checkout.display());
+        write_whole(&self.repo.own_dir()?.join(FILE), text.as_bytes(), 0o600)
             .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")).next("sess work doctor"))
     }
 }
@@ -148,14 +149,6 @@ impl Work {
 fn refresh(git: &Git) -> Result<()> {
     // It says by its end that some are changed, which is for others to judge.
     git.run(["update-index", "-q", "--refresh"]).map(drop)
-}
-
-fn write_whole(dir: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(dir.join(FILE))?;
-    Ok(())
 }
 
 #[cfg(test)]

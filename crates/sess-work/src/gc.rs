@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde::Serialize;
 
-use crate::{Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work};
+use crate::{Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work, slug::BRANCH_REFS};
 
 /// How deep directories are walked.
 const DEPTH_MAX: usize = 64;
@@ -64,8 +64,7 @@ impl Work {
     pub(crate) fn workspaces_here(&self) -> Result<Vec<Slug>> {
         let worktrees = self.worktrees()?;
         let branches = worktrees.iter().filter_map(|worktree| worktree.branch.as_deref());
-        let names = branches.filter_map(|branch| branch.strip_prefix("refs/heads/session/"));
-        let mut slugs: Vec<Slug> = names.filter_map(|name| name.parse().ok()).collect();
+        let mut slugs: Vec<Slug> = branches.filter_map(Slug::of_branch_ref).collect();
         if let Ok(entries) = fs::read_dir(self.workspace_root()) {
             let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
             let suffix = self.workspace_suffix();
@@ -96,7 +95,11 @@ impl Work {
             Standing::Rests(State::Completed) | Standing::Merged(_) if !self.has_landed(slug, seen)? => {
                 return Ok(Some("its branch has commits that did not land".to_owned()));
             }
-            _ => {}
+            Standing::Held(_)
+            | Standing::Pending { .. }
+            | Standing::Lost(_)
+            | Standing::Rests(_)
+            | Standing::Merged(_) => {}
         }
         let path = self.workspace_path(slug);
         if !self.is_made_for(slug, &path) {
@@ -124,9 +127,8 @@ impl Work {
 
     /// Returns the sessions that are completed, and whose branches are still there, here or at the remote.
     pub(crate) fn leftover_branches(&self, seen: &Seen) -> Result<Vec<Slug>> {
-        let told =
-            self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/session/"])?;
-        let mut slugs: Vec<Slug> = told.lines().filter_map(|name| name.parse().ok()).collect();
+        let told = self.repo.git.text(["for-each-ref", "--format=%(refname)", BRANCH_REFS])?;
+        let mut slugs: Vec<Slug> = told.lines().filter_map(Slug::of_branch_ref).collect();
         slugs.extend(seen.view.branches.keys().cloned());
         slugs.sort();
         slugs.dedup();
@@ -168,7 +170,12 @@ impl Work {
 fn phase_of(seen: &Seen, slug: &Slug) -> Phase {
     match seen.standing(slug) {
         Standing::Rests(State::Completed) | Standing::Merged(_) => Phase::Completed,
-        _ => Phase::Released,
+        Standing::Unknown
+        | Standing::Rests(State::Drafting | State::Planned | State::Active | State::Abandoned)
+        | Standing::Held(_)
+        | Standing::Pending { .. }
+        | Standing::Orphaned
+        | Standing::Lost(_) => Phase::Released,
     }
 }
 

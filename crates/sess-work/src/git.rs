@@ -151,6 +151,10 @@ impl Git {
         Self { dir: dir.into(), index: None, ..self.clone() }
     }
 
+    pub(crate) fn guards(&self) -> &[(String, String)] {
+        &self.guards
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -177,7 +181,8 @@ impl Git {
         Err(Error::wrong_state(format!(
             "git is {}.{}, and has to be {}.{} at least: install a newer one",
             version.0, version.1, VERSION_MIN.0, VERSION_MIN.1
-        )))
+        ))
+        .next("git --version"))
     }
 
     /// Runs a command, and returns however it ended.
@@ -207,6 +212,15 @@ impl Git {
         let args: Vec<S> = args.into_iter().collect();
         let ended = self.run_with(&args, Some(input), &[], None)?;
         if ended.is_ok() { Ok(ended.stdout) } else { Err(failed(&args, &ended)) }
+    }
+
+    /// Runs a command that has to succeed, with something to read, and prints one object's name.
+    pub(crate) fn feed_oid<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: &[u8],
+    ) -> Result<Oid> {
+        String::from_utf8_lossy(&self.feed(args, input)?).trim().parse().map_err(Error::failed)
     }
 
     /// Runs a command in full: with what it reads, with settings of its environment, and a limit of its time.
@@ -276,15 +290,29 @@ pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
     let verb = args.first().map(|verb| verb.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
     let words = words_of(&ended.stderr);
     if words.contains("Please tell me who you are") || words.contains("empty ident name") {
-        return Error::wrong_state("git does not know who you are").next(
-            "git config --global user.name \"Your Name\" && git config --global user.email you@example.com",
-        );
+        return Error::wrong_state("git does not know who you are")
+            .next("git config user.name \"Your Name\" && git config user.email you@example.com");
     }
     if is_disk_full(&words) {
-        return Error::failed(format!("the disk is full: git {verb} could not write"))
-            .next("sess work doctor");
+        return Error::failed(format!("the disk is full: git {verb} could not write")).next("df -h .");
     }
-    Error::failed(format!("git {verb} failed: {words}"))
+    left_lock(&words).unwrap_or_else(|| Error::failed(format!("git {verb} failed: {words}")))
+}
+
+/// Returns the lock file that git found in its way.
+pub(crate) fn lock_in_the_way(words: &str) -> Option<PathBuf> {
+    let (_, rest) = words.split_once("Unable to create '")?;
+    let (path, _) = rest.split_once("': File exists")?;
+    // Without the steps in it that lead nowhere.
+    Some(Path::new(path).components().collect())
+}
+
+/// Says that a lock is in the way in this clone, when that is what git says.
+pub(crate) fn left_lock(words: &str) -> Option<Error> {
+    let lock = lock_in_the_way(words)?;
+    let lock = lock.display();
+    let message = format!("{lock} is left from a git that was ended, or another one is at work");
+    Some(Error::failed(message).next(format!("rm {}", crate::quoted(lock))))
 }
 
 pub(crate) fn is_disk_full(words: &str) -> bool {

@@ -9,6 +9,8 @@ use crate::{Error, Git, Kind, Result, repo::REMOTE_SETTING};
 
 /// A person who trusts the configuration of every repository says so here, in a configuration of their own.
 const TRUST_SETTING: &str = "intersession.trustlocal";
+/// What that person runs.
+pub(crate) const TRUST_COMMAND: &str = "git config --global intersession.trustlocal true";
 /// What git itself does with two versions of a text; it fails when they do not go together.
 const TEXT_MERGE: &str = "git merge-file -q --marker-size=%L %A %O %B || exit 1";
 
@@ -62,6 +64,19 @@ pub(crate) fn guards(settings: &[Setting]) -> Vec<(String, String)> {
         guards.extend(own.map(|known| (known.name.clone(), known.value.clone())));
     }
     guards
+}
+
+/// Returns the filters that are not run, of those that files go through on their way into and out of a checkout.
+pub(crate) fn unrun_filters(guards: &[(String, String)]) -> Vec<&str> {
+    let unrun = guards.iter().filter(|(_, value)| value.is_empty());
+    let drivers = unrun.filter_map(|(name, _)| name.strip_prefix("filter.")?.rsplit_once('.'));
+    drivers.map(|(driver, _)| driver).collect()
+}
+
+/// Returns the setting by which this clone would talk to its remote, and that is not run.
+pub(crate) fn unrun_transport(guards: &[(String, String)]) -> Option<&str> {
+    let is_it = |(name, _): &&(String, String)| name == "core.sshcommand" || is_helper(name);
+    guards.iter().find(is_it).map(|(name, _)| name.as_str())
 }
 
 fn is_trusted(settings: &[Setting]) -> bool {

@@ -5,16 +5,16 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    Brief, Claim, Error, Oid, PLAN_FILE, Record, Repo, Result, Slug, State, Work, WorkKind, guard,
+    Brief, Claim, Error, Oid, PLAN_FILE, Record, Repo, Result, Slug, State, Work, guard,
     init::InitReport,
     policy::{foreign_knowledge, learn_command},
     refs::read_all,
     state::KNOWLEDGE_DIR,
+    writing::write_whole,
 };
 
 /// Their names, and what a script hands on besides its arguments.
@@ -89,23 +89,15 @@ impl Work {
         self.check_fence(&slug)?;
         let here = &self.repo.here;
         let git = if index.is_empty() { here.clone() } else { here.with_index(&here.dir().join(index)) };
-        let mut parents = vec!["HEAD".to_owned()];
         if !here.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.is_ok() {
             return Ok(());
         }
-        if self.repo.is_under_way("MERGE_HEAD")? {
-            parents.push("MERGE_HEAD".to_owned());
-        }
+        let mut changed = staged_since(&git, "HEAD")?;
         // A merge changes what is unlike everything that it merges.
-        let mut changed: Option<Vec<String>> = None;
-        for parent in &parents {
-            let paths = staged_since(&git, parent)?.into_iter();
-            changed = Some(match changed {
-                None => paths.collect(),
-                Some(before) => paths.filter(|path| before.contains(path)).collect(),
-            });
+        if self.repo.is_under_way("MERGE_HEAD")? {
+            let merged = staged_since(&git, "MERGE_HEAD")?;
+            changed.retain(|path| merged.contains(path));
         }
-        let changed = changed.unwrap_or_default();
         let plan = format!("{}/{PLAN_FILE}", State::Active.dir_of(&slug));
         if changed.contains(&plan) && !self.is_known_plan(&git, &slug, &plan)? {
             return Err(Error::policy(format!(
@@ -126,7 +118,7 @@ impl Work {
             }
         }
         match foreign_knowledge(&slug, knowledge) {
-            Some(told) if self.kind_here(&slug, &plan)? != WorkKind::KbMerge => {
+            Some(told) if !self.may_change_knowledge(&slug, &plan)? => {
                 Err(Error::policy(told).next(learn_command(&slug)))
             }
             _ => Ok(()),
@@ -137,11 +129,12 @@ impl Work {
     fn is_known_plan(&self, git: &crate::Git, slug: &Slug, path: &str) -> Result<bool> {
         let staged = git.text(["ls-files", "--stage", "-z", "--", path])?;
         let staged = staged.split(' ').nth(1).and_then(|oid| oid.parse::<Oid>().ok());
-        Ok(staged.is_some() && staged == self.last_seen(slug)?.map(|record| record.claim.plan))
+        Ok(staged.is_some() && staged == self.repo.seen_record(slug)?.map(|record| record.claim.plan))
     }
 
-    fn kind_here(&self, slug: &Slug, plan: &str) -> Result<WorkKind> {
-        let text = match self.last_seen(slug)? {
+    /// Whether the plan that was claimed, as far as this clone knows, lets a session change the knowledge base.
+    fn may_change_knowledge(&self, slug: &Slug, plan: &str) -> Result<bool> {
+        let text = match self.repo.seen_record(slug)? {
             Some(record) => self.repo.text_of(&record.claim.plan).ok(),
             None => None,
         };
@@ -152,13 +145,13 @@ impl Work {
                 .flatten()
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         };
-        Ok(text.and_then(|text| Brief::parse(&text).ok()).map(|brief| brief.kind).unwrap_or_default())
+        let brief = text.and_then(|text| Brief::parse(&text).ok());
+        Ok(brief.is_some_and(|brief| brief.may_change_knowledge(slug)))
     }
 
     fn check_push(&self, refs: &[String]) -> Result<()> {
         for name in refs {
-            let slug = name.strip_prefix("refs/heads/session/").and_then(|name| name.parse().ok());
-            if let Some(slug) = slug {
+            if let Some(slug) = Slug::of_branch_ref(name) {
                 self.check_fence(&slug)?;
             } else if *name == self.repo.base_ref()
                 && let Some(slug) = self.repo.slug_here()?
@@ -171,7 +164,7 @@ impl Work {
 
     /// Fails when the session went to somebody else since its workspace was made here.
     fn check_fence(&self, slug: &Slug) -> Result<()> {
-        let (Some(fence), Some(record)) = (self.fence_of(slug)?, self.last_seen(slug)?) else {
+        let (Some(fence), Some(record)) = (self.fence_of(slug)?, self.repo.seen_record(slug)?) else {
             return Ok(());
         };
         match outrun(fence, &self.owner.clone, &record.claim) {
@@ -196,14 +189,10 @@ impl Work {
         ))
     }
 
-    /// Returns the claim as this clone saw it last.
-    fn last_seen(&self, slug: &Slug) -> Result<Option<Record>> {
-        self.repo.seen_record(slug)
-    }
-
     /// Returns the fence that a session's workspace was made with.
     pub(crate) fn fence_of(&self, slug: &Slug) -> Result<Option<u64>> {
-        let place = if self.repo.slug_here()?.as_ref() == Some(slug) {
+        let is_in_main = self.repo.top == self.repo.git.dir();
+        let place = if !is_in_main && self.repo.slug_here()?.as_ref() == Some(slug) {
             Some(self.repo.here.dir().to_owned())
         } else {
             self.workspace(slug)
@@ -355,12 +344,7 @@ impl Repo {
                 fs::rename(&path, &before).map_err(failed)?;
             }
             // Whole or not at all: git may be about to run it.
-            let file = tempfile::Builder::new()
-                .permissions(fs::Permissions::from_mode(0o755))
-                .tempfile_in(&dir)
-                .map_err(failed)?;
-            fs::write(file.path(), text).map_err(failed)?;
-            file.persist(&path).map_err(|error| failed(error.error))?;
+            write_whole(&path, text.as_bytes(), 0o755).map_err(failed)?;
             report.changed.push(format!("the hook {name}"));
         }
         Ok(())

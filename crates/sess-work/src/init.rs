@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::{
     Error, Kind, Move, Moved, Oid, Repo, Result, Seen, Slug, State, Work,
-    projecting::{Step, one_line},
+    projecting::{LOCK_FILE, Step, one_line},
     repo::{BASE_SETTING, CLAIMS, CLAIMS_AS_BRANCHES, CLAIMS_SETTING, REMOTE_SETTING, random_hex},
+    slug::BRANCH_REFS,
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
     tree::{Edit, File},
 };
@@ -38,6 +39,7 @@ impl Work {
     pub fn init(&self, options: &InitOptions) -> Result<InitReport> {
         let mut report = InitReport::default();
         self.probe(&mut report)?;
+        self.share_claims(&mut report)?;
         self.lay_tree(options, &mut report)?;
         let remote = self.repo.remote.as_deref().unwrap_or(".");
         let mut settings = vec![(BASE_SETTING, self.repo.base.as_str()), (REMOTE_SETTING, remote)];
@@ -90,6 +92,39 @@ impl Work {
         // The next look says so to everybody, and brings what was claimed elsewhere.
         self.repo.claim_as_branches();
         self.repo.look().map(drop)
+    }
+
+    /// Brings what was claimed before there was a remote to where everybody sees it.
+    fn share_claims(&self, report: &mut InitReport) -> Result<()> {
+        if self.repo.remote.is_none() {
+            return Ok(());
+        }
+        let (here, seen) = (self.repo.claims_here()?, self.see()?);
+        for (oid, slug) in here {
+            let told = match seen.record(&slug) {
+                Some(record) if !self.repo.is_ancestor(&oid, &record.oid)? => {
+                    report.notices.push(format!(
+                        "{slug} was claimed here before there was a remote, and is claimed there, too: {}; \
+                         `git show {oid}` has what was claimed here",
+                        record.claim.told(self.now())
+                    ));
+                    continue;
+                }
+                Some(_) => None,
+                None => {
+                    let name = self.repo.claim_ref(&slug);
+                    match self.repo.advance(&[Move { name, from: None, to: Some(oid.clone()) }])? {
+                        Moved::Done => Some(format!("the claim of {slug}, which others see now")),
+                        // Whoever was faster is told of with the next call.
+                        Moved::Overtaken { .. } => continue,
+                        Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
+                    }
+                }
+            };
+            self.repo.git.text(["update-ref", "-d", &format!("{CLAIMS}/{slug}"), oid.as_str()])?;
+            report.changed.extend(told);
+        }
+        Ok(())
     }
 
     fn lay_tree(&self, options: &InitOptions, report: &mut InitReport) -> Result<()> {
@@ -156,19 +191,18 @@ impl Work {
         for slug in self.workspaces_here()? {
             stays.push(self.workspace_stays(&slug)?);
         }
-        let told =
-            self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/session/"])?;
+        let told = self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", BRANCH_REFS])?;
         for name in told.lines() {
             stays.push(self.branch_stays(name, &seen)?);
         }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname)", "refs/intersession/"])?;
-        let (hub, kept): (Vec<&str>, Vec<&str>) =
+        let (seen_refs, kept): (Vec<&str>, Vec<&str>) =
             told.lines().partition(|name| name.starts_with("refs/intersession/seen/"));
-        for name in &hub {
+        for name in &seen_refs {
             self.repo.git.text(["update-ref", "-d", name])?;
         }
-        if !hub.is_empty() {
-            done.push(format!("{} refs of what the remote said are removed", hub.len()));
+        if !seen_refs.is_empty() {
+            done.push(format!("{} refs of what the remote said are removed", seen_refs.len()));
         }
         if !kept.is_empty() {
             stays.push(format!(
@@ -217,8 +251,8 @@ impl Work {
     /// Says that a session's branch stays, what is lost with it, and what removes it.
     fn branch_stays(&self, name: &str, seen: &Seen) -> Result<String> {
         let removes = format!("`git branch -D {name}`");
-        let tip = self.repo.commit(&format!("refs/heads/{name}"))?;
-        let slug = name.strip_prefix("session/").and_then(|slug| slug.parse::<Slug>().ok());
+        let full = format!("refs/heads/{name}");
+        let (tip, slug) = (self.repo.commit(&full)?, Slug::of_branch_ref(&full));
         let has_landed = match (&slug, &tip) {
             (Some(slug), Some(tip)) => self.is_landed(slug, tip, seen)?,
             (None, Some(tip)) => self.repo.is_ancestor(tip, &seen.view.base)?,
@@ -252,7 +286,7 @@ impl Repo {
         }
         match self.advance(&[Move { name: name.clone(), from: Some(commit.clone()), to: None }])? {
             Moved::Done => Ok(None),
-            _ => {
+            Moved::Overtaken { .. } | Moved::Rejected(_) => {
                 Err(Error::new(Kind::Rejected, format!("the remote took {name}, and does not let go of it"))
                     .next(format!("git push {} --delete {name}", self.remote.as_deref().unwrap_or_default())))
             }
@@ -268,7 +302,7 @@ fn files(scripts: bool) -> Vec<(String, &'static str, &'static str)> {
     let mut files: Vec<_> =
         State::ALL.iter().map(|state| (in_sessions(&format!("{state}/.gitkeep")), PLAIN, "")).collect();
     files.extend([
-        (in_sessions("sessions.lock"), PLAIN, ""),
+        (in_sessions(LOCK_FILE), PLAIN, ""),
         (in_sessions("SESSIONS-README.md"), PLAIN, include_str!("../templates/tree/SESSIONS-README.md")),
         (
             in_sessions("SESSIONS-REFERENCE.md"),

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::{
-    Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, WorkKind, drafting,
+    Brief, Error, Note, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, WorkKind, drafting,
     projecting::{Step, message},
     refs::read_all,
-    state::{KNOWLEDGE_DIR, learnings_dir},
+    state::KNOWLEDGE_DIR,
     templates,
     tree::{Edit, PLAIN},
 };
@@ -59,12 +59,12 @@ impl Work {
                 return Err(Error::wrong_state("everything that was learned is merged, or about to be")
                     .next("sess work kb list"));
             };
-            made = drafting::free(&wanted, seen);
+            made = drafting::free(&wanted, seen)?;
             let own = self.template(&seen.tree, templates::KB_MERGE)?;
             let mut text = templates::kb_merge(&made, first, self.now(), own.as_deref())?;
             text = format!("{}\n\n## Sources\n\n", text.trim_end());
             for source in &sources {
-                text += &format!("- `{}/learnings.md`\n", learnings_dir(source));
+                text += &format!("- `{}`\n", Note::Learning.path(source));
             }
             let edits = self.kb_session(&made, &text, &format!("made by {}", self.by()))?.to_vec();
             Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))
@@ -76,10 +76,10 @@ impl Work {
     pub(crate) fn kb_session(&self, kb: &Slug, plan: &str, how: &str) -> Result<[Edit; 2]> {
         let state = if self.settings.kb_drafts { State::Drafting } else { State::Planned };
         let dir = state.dir_of(kb);
-        let worklog = format!("# Worklog: {kb}\n\n- {} {how}\n", self.now());
+        let worklog = format!("{}- {} {how}\n", Note::Log.heading(kb), self.now());
         Ok([
             Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(plan)?),
-            Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&worklog)?),
+            Edit::Put(format!("{dir}/{}", Note::Log.file()), self.repo.file(&worklog)?),
         ])
     }
 
@@ -94,8 +94,8 @@ impl Work {
             let Ok(brief) = Brief::parse(&text) else { continue };
             if brief.kind == WorkKind::KbMerge {
                 sources.retain(|source| {
-                    let path = format!("{}/learnings.md", learnings_dir(source));
-                    brief.parent.as_ref() != Some(source) && !brief.body.contains(&path)
+                    brief.parent.as_ref() != Some(source)
+                        && !brief.body.contains(&Note::Learning.path(source))
                 });
             }
         }
@@ -121,7 +121,8 @@ impl Work {
 
 /// Returns the session whose learnings are in a file of the knowledge base.
 pub(crate) fn learner(path: &str) -> Option<Slug> {
-    path.strip_prefix("sessions/")?.strip_suffix("/learnings.md")?.parse().ok()
+    let dir = path.strip_prefix("sessions/")?.strip_suffix(Note::Learning.file())?;
+    dir.strip_suffix('/')?.parse().ok()
 }
 
 fn entry(path: String, text: &str) -> KbEntry {

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    Standing, State, Verb, Work, WorkKind, drafting,
+    Standing, State, Verb, Work, drafting,
     git::words_of,
     policy::BasePlan,
     projecting::{Step, message, one_line, pause},
@@ -72,9 +72,10 @@ impl Work {
             .next(format!("sess work complete {slug}")));
         }
         let begun = Instant::now();
-        self.pass_gates(Verb::Own, slug)?;
+        let judged = self.pass_gates(Verb::Own, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::Own, slug)?;
+            check_judged(slug, judged.as_ref(), &ready.tip)?;
             self.check_whole(slug, &ready.seen, &ready.record, &ready.tip)?;
             // It would be overwritten, and nobody would be told any more.
             if let Some(plan) = self.plan_on_base(slug, &ready.record.claim, &ready.seen)? {
@@ -106,9 +107,10 @@ impl Work {
     /// Ends a session with its work on the base branch.
     pub fn complete(&self, slug: &Slug, notes: Option<&str>) -> Result<Completed> {
         let begun = Instant::now();
-        self.pass_gates(Verb::End, slug)?;
+        let judged = self.pass_gates(Verb::End, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::End, slug)?;
+            check_judged(slug, judged.as_ref(), &ready.tip)?;
             self.check_whole(slug, &ready.seen, &ready.record, &ready.tip)?;
             let (edits, kb, plan) = self.closing(&ready, slug, notes)?;
             let tree = self.composed(&ready, slug, State::Completed, edits)?;
@@ -144,7 +146,7 @@ impl Work {
             // What waited to be merged until now is replaced by what landed.
             let waited = ready.record.claim.landed.map(|landed| landed.commit);
             let ends: Vec<Oid> = std::iter::once(ready.tip).chain(waited).collect();
-            self.clean_up(slug, Phase::Completed, &ends, &mut notices)?;
+            self.clean_up_at_last(slug, Phase::Completed, &ends, &mut notices);
             if let Err(error) = self.archive() {
                 tracing::debug!(%error, "ended claims stay where they are for now");
             }
@@ -171,6 +173,8 @@ impl Work {
                 Some((path.strip_prefix(&dir)?.trim_start_matches('/').to_owned(), file))
             })
             .collect();
+        // What the base does not have any more would be taken for the session's own.
+        self.check_not_rewritten(&record, &tip, &seen)?;
         let refused = self.refused(slug, &record.claim, &tip, &seen, None)?;
         if !refused.is_empty() {
             let is_plan = own.iter().all(|(name, file)| name != PLAN_FILE || file.oid != record.claim.plan);
@@ -181,10 +185,31 @@ impl Work {
             }));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
-        self.check_not_rewritten(&record, &tip, &seen)?;
         let tree = self.merged(slug, &seen, &tip)?;
         self.check_knowledge(slug, &brief, &seen.view.base, &tree)?;
         Ok(Ready { seen, record, tip, brief, tree, own })
+    }
+
+    /// Returns why work of the caller's cannot be brought to the base as it is.
+    pub(crate) fn obstacles(
+        &self,
+        slug: &Slug,
+        record: &Record,
+        tip: &Oid,
+        seen: &Seen,
+    ) -> Result<Vec<String>> {
+        let mut told = Vec::new();
+        if let Some(what) = self.unfinished(slug)? {
+            told.push(format!("the workspace of {slug} {what}"));
+        }
+        let merged =
+            self.check_not_rewritten(record, tip, seen).and_then(|()| self.merged(slug, seen, tip).map(drop));
+        match merged {
+            Err(error) if error.kind == Kind::Failed => return Err(error),
+            Err(error) => told.push(error.message().to_owned()),
+            Ok(()) => {}
+        }
+        Ok(told)
     }
 
     /// Fails when the base was rewritten, and the session's directory was lost with that. It is put back first: the
@@ -341,11 +366,11 @@ impl Work {
         }
         let learnings = format!("{}/learnings.md", learnings_dir(slug));
         let has_learned = self.repo.files_of(ready.tree.as_str(), &learnings)?.contains_key(&learnings);
-        if !has_learned || ready.brief.kind == WorkKind::KbMerge {
+        if !has_learned || slug.is_kb() {
             return Ok((edits, None, plan));
         }
         let seen = &ready.seen;
-        let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen);
+        let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen)?;
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
         edits.extend(self.kb_session(&kb, &text, &format!("made when {slug} was completed"))?);
@@ -355,10 +380,22 @@ impl Work {
     /// Adds the patch of everything that lands, but for itself.
     fn with_patch(&self, ready: &Ready, slug: &Slug, tree: &Oid) -> Result<Oid> {
         let base = &ready.seen.view.base;
+        // What a person likes diffs to be, `diff-tree` does not heed but for empty lines; `git apply` has to read it.
         let ended = self.repo.git.run([
-            "diff",
+            "-c",
+            "diff.suppressBlankEmpty=false",
+            "diff-tree",
+            "-r",
+            "--patch",
             "--binary",
             "--full-index",
+            "--unified=3",
+            "--inter-hunk-context=0",
+            "--diff-algorithm=myers",
+            "--indent-heuristic",
+            "--no-relative",
+            "--submodule=short",
+            "--ignore-submodules=none",
             "--no-ext-diff",
             "--no-textconv",
             "--no-color",
@@ -369,7 +406,7 @@ impl Work {
             tree.as_str(),
         ])?;
         if !ended.is_ok() {
-            return Err(Error::failed(format!("git diff failed: {}", words_of(&ended.stderr))));
+            return Err(Error::failed(format!("git diff-tree failed: {}", words_of(&ended.stderr))));
         }
         let mut patch = format!("Session: {slug}\nBase: {base}\n\n").into_bytes();
         patch.extend(ended.stdout);
@@ -503,14 +540,16 @@ impl Work {
 
     /// Runs the checks that the plan names, in the workspace. They judge what lands: nothing else may lie there, but
     /// for what git ignores and what `.worktreeinclude` brought.
-    fn pass_gates(&self, verb: Verb, slug: &Slug) -> Result<()> {
+    fn pass_gates(&self, verb: Verb, slug: &Slug) -> Result<Option<Oid>> {
         let seen = self.see()?;
         self.check_base_kept(slug, &seen)?;
         let record = self.record_for(verb, slug, &seen)?;
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
-        if !brief.gates.is_empty() {
-            self.check_committed(slug)?;
+        if brief.gates.is_empty() {
+            return Ok(None);
         }
+        self.check_committed(slug)?;
+        let judged = self.tip(slug)?;
         for gate in &brief.gates {
             let Some(command) = self.settings.gates.get(gate) else {
                 return Err(Error::policy(format!("the plan of {slug} asks for the gate {gate:?}, and your configuration has none of that name"))
@@ -543,7 +582,7 @@ impl Work {
                     .next(format!("sess work exec {slug} -- sh -c {}", crate::quoted(command))));
             }
         }
-        Ok(())
+        Ok(judged)
     }
 
     /// Fails when a workspace has what does not land, by which gates would judge all the same.
@@ -600,4 +639,13 @@ impl Work {
 /// Where the commit waits that nobody but its owner lands.
 fn landed_ref(slug: &Slug) -> String {
     format!("refs/intersession/landed/{slug}")
+}
+
+/// Fails when a commit would land that no gate has judged.
+fn check_judged(slug: &Slug, judged: Option<&Oid>, tip: &Oid) -> Result<()> {
+    if judged.is_none_or(|judged| judged == tip) {
+        return Ok(());
+    }
+    Err(Error::policy(format!("the branch of {slug} has moved while its gates ran: they have not judged it"))
+        .next(format!("git log -3 {}", slug.branch())))
 }

@@ -22,6 +22,7 @@ mod tree;
 mod adopt;
 mod archive;
 mod blame;
+mod branch;
 mod claiming;
 mod committing;
 mod context;
@@ -42,6 +43,7 @@ mod projecting;
 mod status;
 mod work;
 mod workspace;
+mod writing;
 
 pub use blame::Blame;
 pub use brief::{Brief, Criterion, WorkKind};

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Brief, Claim, Criterion, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work, WorkKind, claiming,
-    refs::read_all,
+    Brief, Claim, Criterion, Note, PLAN_FILE, Phase, Result, Seen, Slug, Standing, State, Work, WorkKind,
+    claiming, refs::read_all,
 };
 
 /// What a list says about a session.
@@ -118,8 +118,8 @@ impl Work {
         let logs: Vec<String> = slugs
             .iter()
             .map(|slug| match seen.shared_tip(slug) {
-                Some(tip) => format!("{tip}:{}/worklog.md", State::Active.dir_of(slug)),
-                None => name(slug, "worklog.md"),
+                Some(tip) => format!("{tip}:{}", Note::Log.path(slug)),
+                None => name(slug, Note::Log.file()),
             })
             .collect();
         let texts = read_all(&self.repo.git, &[plans, logs].concat())?;
@@ -145,22 +145,30 @@ impl Work {
         };
         let is_readable = parsed.as_ref().is_some_and(Result::is_ok);
         let brief = parsed.and_then(Result::ok).unwrap_or_default();
+        let unready = match state {
+            State::Planned if is_readable => brief.check_ready(&slug).err().map(|error| error.to_string()),
+            _ => unreadable,
+        };
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
         let now = self.now();
         let damage = seen.damage(&slug);
         let note = match &standing {
-            _ if damage.is_some() => damage
-                .map(|reason| format!("its claim is damaged ({reason}): `sess work doctor` repairs that")),
+            _ if damage.is_some() => damage.map(|reason| {
+                format!("its claim is damaged ({reason}): `sess work doctor --repair` repairs that")
+            }),
             Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
-            Standing::Orphaned => Some("nobody has claimed it: `sess work doctor` repairs that".to_owned()),
-            Standing::Lost(_) => Some("its directory is gone: `sess work doctor` repairs that".to_owned()),
-            Standing::Held(claim) if claim.waits() => Some("it is done, and waits to be merged".to_owned()),
-            Standing::Unknown | Standing::Rests(_) | Standing::Held(_) => unreadable,
+            Standing::Orphaned => {
+                Some("nobody has claimed it: `sess work doctor --repair` repairs that".to_owned())
+            }
+            Standing::Lost(_) => {
+                Some("its directory is gone: `sess work doctor --repair` repairs that".to_owned())
+            }
+            Standing::Unknown | Standing::Rests(_) | Standing::Held(_) => unready.clone(),
         };
         Some(Row {
             ready: state == State::Planned
-                && is_readable
+                && unready.is_none()
                 && damage.is_none()
                 && waits_for.is_empty()
                 && matches!(standing, Standing::Rests(_) | Standing::Pending { .. }),
@@ -199,26 +207,10 @@ impl Work {
     pub fn show(&self, slug: &Slug, seen: &Seen) -> Result<Shown> {
         let row = self.list(seen)?.into_iter().find(|row| row.slug == *slug);
         let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
-        let entry = seen.tree.entries.get(slug);
-        // What it was amended to is what it is worked by; the base has that when the work lands.
-        let standing = seen.standing(slug);
-        let amended = standing.holder().filter(|claim| !claim.amendments.is_empty());
-        let worked_by = amended.and_then(|claim| self.repo.text_of(&claim.plan).ok());
-        let plan = match (worked_by, entry.and_then(|entry| entry.files.get(PLAN_FILE))) {
-            (Some(plan), _) => plan,
-            (None, Some(file)) => self.repo.text_of(&file.oid)?,
-            (None, None) => String::new(),
-        };
         let tip = self.tip(slug)?.or_else(|| seen.shared_tip(slug).cloned());
-        let worklog = match &tip {
-            Some(tip) => self.repo.text_at(tip, &format!("{}/worklog.md", State::Active.dir_of(slug)))?,
-            None => None,
-        };
-        let worklog = match (worklog, entry.and_then(|entry| entry.files.get("worklog.md"))) {
-            (None, Some(file)) => Some(self.repo.text_of(&file.oid)?),
-            (worklog, _) => worklog,
-        };
-        let history = self.history(slug, seen)?;
+        let claims = self.events(slug, seen)?;
+        let plan = self.plan_now(slug, seen, &claims)?;
+        let history = history_of(&claims);
         let mut sessions: Vec<String> = Vec::new();
         for session in history.iter().filter_map(|past| past.session.clone()) {
             if !sessions.contains(&session) {
@@ -228,7 +220,7 @@ impl Work {
         Ok(Shown {
             criteria: Brief::parse(&plan).map(|brief| brief.criteria).unwrap_or_default(),
             plan,
-            worklog,
+            worklog: self.noted(slug, Note::Log, seen)?,
             branch: tip.map(|_| slug.branch()),
             workspace: self.workspace(slug).map(|path| path.display().to_string()),
             sessions,
@@ -239,23 +231,26 @@ impl Work {
 
     /// Returns what became of a session, newest first, also when its claim is archived.
     pub fn history(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Past>> {
-        let claims = self.chain(slug, seen)?;
-        let reason = |n: usize, claim: &Claim| {
-            let before = claims.get(n + 1).map_or(0, |older| older.amendments.len());
-            match claim.amendments.last().filter(|_| claim.amendments.len() > before) {
-                Some(amendment) => Some(format!("the plan was amended: {}", amendment.reason)),
-                None => claim.reason.clone(),
-            }
-        };
-        let past = |(n, claim): (usize, &Claim)| Past {
-            at: claim.renewed_at.to_string(),
-            phase: claim.phase,
-            name: claim.user.name.clone(),
-            agent: claim.agent.clone(),
-            session: claim.owner.session.clone(),
-            fence: claim.fence,
-            reason: reason(n, claim),
-        };
-        Ok(claims.iter().enumerate().map(past).collect())
+        Ok(history_of(&self.events(slug, seen)?))
     }
+}
+
+fn history_of(claims: &[Claim]) -> Vec<Past> {
+    let reason = |n: usize, claim: &Claim| {
+        let before = claims.get(n + 1).map_or(0, |older| older.amendments.len());
+        match claim.amendments.last().filter(|_| claim.amendments.len() > before) {
+            Some(amendment) => Some(format!("the plan was amended: {}", amendment.reason)),
+            None => claim.reason.clone(),
+        }
+    };
+    let past = |(n, claim): (usize, &Claim)| Past {
+        at: claim.renewed_at.to_string(),
+        phase: claim.phase,
+        name: claim.user.name.clone(),
+        agent: claim.agent.clone(),
+        session: claim.owner.session.clone(),
+        fence: claim.fence,
+        reason: reason(n, claim),
+    };
+    claims.iter().enumerate().map(past).collect()
 }

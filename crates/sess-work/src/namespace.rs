@@ -19,8 +19,8 @@ const HERE: &str = "refs/heads/intersession-here";
 const BRANCHES: &str = "refs/heads/intersession-";
 const LOG: &str = "refs/intersession/log";
 /// What was seen last of that branch, and of the place where claims are not.
-const SEEN_HERE: &str = "refs/intersession/seen/here";
-const SEEN_OTHER: &str = "refs/intersession/seen/other";
+pub(crate) const SEEN_HERE: &str = "refs/intersession/seen/here";
+pub(crate) const SEEN_OTHER: &str = "refs/intersession/seen/other";
 
 impl Repo {
     /// Returns where claims are, as far as this process has seen.
@@ -46,20 +46,14 @@ impl Repo {
 
     /// Whether a look was at the right place, with everything in it; else it has to be looked again.
     pub(crate) fn is_settled(&self, remote: &str, view: &View) -> Result<bool> {
-        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", SEEN_HERE, SEEN_OTHER];
-        let told = self.git.text(asked)?;
-        let seen: Vec<(Oid, &str)> = told
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .filter_map(|(oid, name)| Some((oid.parse().ok()?, name)))
-            .collect();
+        let seen = &view.elsewhere;
         if self.claims() == CLAIMS {
             if !seen.is_empty() {
                 self.claim_as_branches();
             }
             return Ok(seen.is_empty());
         }
-        let (moves, left) = self.to_be_carried(view, &seen)?;
+        let (moves, left) = self.to_be_carried(view)?;
         if !moves.is_empty() {
             return match self.advance(&moves)? {
                 Moved::Done | Moved::Overtaken { .. } => Ok(false),
@@ -79,12 +73,12 @@ impl Repo {
     }
 
     /// Returns what has to be made where claims are branches, and what can go from where they were before.
-    fn to_be_carried(&self, view: &View, seen: &[(Oid, &str)]) -> Result<(Vec<Move>, Vec<Move>)> {
+    fn to_be_carried(&self, view: &View) -> Result<(Vec<Move>, Vec<Move>)> {
         let (mut moves, mut left) = (Vec::new(), Vec::new());
-        if !seen.iter().any(|(_, name)| *name == SEEN_HERE) {
+        if !view.elsewhere.iter().any(|(_, name)| name == SEEN_HERE) {
             moves.push(Move { name: HERE.to_owned(), from: None, to: Some(view.base.clone()) });
         }
-        for (oid, name) in seen {
+        for (oid, name) in &view.elsewhere {
             let Some(short) = name.strip_prefix(SEEN_OTHER).map(|name| name.trim_start_matches('/')) else {
                 continue;
             };

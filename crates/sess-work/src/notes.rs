@@ -28,17 +28,27 @@ impl Note {
         }
     }
 
-    fn path(self, slug: &Slug) -> String {
-        let dir = State::Active.dir_of(slug);
+    /// Returns the name of the file that it goes into.
+    pub fn file(self) -> &'static str {
         match self {
-            Self::Log => format!("{dir}/worklog.md"),
-            Self::Plan => format!("{dir}/active-plan.md"),
-            Self::Sub => format!("{dir}/subsessions.md"),
-            Self::Learning => format!("{}/learnings.md", learnings_dir(slug)),
+            Self::Log => "worklog.md",
+            Self::Plan => "active-plan.md",
+            Self::Sub => "subsessions.md",
+            Self::Learning => "learnings.md",
         }
     }
 
-    fn heading(self, slug: &Slug) -> String {
+    /// Returns where that file is while the session is active, from the top of the repository.
+    pub(crate) fn path(self, slug: &Slug) -> String {
+        let dir = match self {
+            Self::Log | Self::Plan | Self::Sub => State::Active.dir_of(slug),
+            Self::Learning => learnings_dir(slug),
+        };
+        format!("{dir}/{}", self.file())
+    }
+
+    /// Returns what that file begins with.
+    pub(crate) fn heading(self, slug: &Slug) -> String {
         match self {
             Self::Log => format!("# Worklog: {slug}\n\n"),
             Self::Plan => format!("# Active plan: {slug}\n\n"),

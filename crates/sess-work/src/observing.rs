@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use serde::{Deserialize, Serialize};
 use sess_core::Timestamp;
 
-use crate::{Error, Oid, Record, Result, Slug, View, Work};
+use crate::{Error, Oid, Record, Result, Slug, View, Work, writing::write_whole};
 
 /// In the clone's own directory.
 const FILE: &str = "first-seen.json";
@@ -52,12 +52,8 @@ impl Work {
     }
 
     fn keep_sights(&self, sights: &BTreeMap<Slug, Sight>) -> Result<()> {
-        let dir = self.repo.own_dir()?;
-        let failed = |error: std::io::Error| Error::failed(format!("cannot write {FILE}: {error}"));
         let json = serde_json::to_vec(sights).map_err(|error| Error::failed(error.to_string()))?;
-        let file = tempfile::NamedTempFile::new_in(&dir).map_err(failed)?;
-        fs::write(file.path(), json).map_err(failed)?;
-        file.persist(dir.join(FILE)).map_err(|error| failed(error.error))?;
-        Ok(())
+        write_whole(&self.repo.own_dir()?.join(FILE), &json, 0o600)
+            .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, WorkKind,
+    Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
     state::{KNOWLEDGE_DIR, learnings_dir},
 };
 
@@ -46,7 +46,7 @@ impl Work {
             refused
                 .push(format!("SESSION.md of {slug} {what}: it is the plan that the work is compared with"));
         }
-        if Brief::parse(&self.repo.text_of(&claim.plan)?)?.kind != WorkKind::KbMerge {
+        if !Brief::parse(&self.repo.text_of(&claim.plan)?)?.may_change_knowledge(slug) {
             let begun = self.begun_at(seen, tip)?;
             let mut paths = begun.map_or(Ok(Vec::new()), |begun| self.knowledge_between(&begun, tip))?;
             if let Some(dir) = workspace {
@@ -92,7 +92,7 @@ impl Work {
 
     /// Fails when a session changes the knowledge base that is not there for that.
     pub(crate) fn check_knowledge(&self, slug: &Slug, brief: &Brief, base: &Oid, tree: &Oid) -> Result<()> {
-        if brief.kind == WorkKind::KbMerge {
+        if brief.may_change_knowledge(slug) {
             return Ok(());
         }
         match foreign_knowledge(slug, self.knowledge_between(base, tree)?) {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
-    Work,
+    Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
+    State, Work,
     claim::User,
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
@@ -19,8 +19,10 @@ use crate::{
 
 /// How long a commit on the base branch is tried for, while others commit there, too.
 const PATIENCE: Duration = Duration::from_secs(30);
-const LOCK_FILE: &str = "sessions.lock";
-const ENV_FILE: &str = ".session-env";
+/// Says who has what, for whoever reads the tree.
+pub(crate) const LOCK_FILE: &str = "sessions.lock";
+/// Who commits in a session, in its directory while it is active.
+pub(crate) const ENV_FILE: &str = ".session-env";
 
 /// One commit on the base branch.
 #[derive(Clone)]
@@ -166,7 +168,7 @@ impl Work {
     pub(crate) fn rejected_but(&self, words: &str, advised: impl FnOnce(String) -> Error) -> Error {
         let words = words_of(words);
         if is_disk_full(&words) {
-            return Error::failed(format!("the disk is full: {words}")).next("sess work doctor");
+            return Error::failed(format!("the disk is full: {words}")).next("df -h .");
         }
         if let Some(denied) = self.repo.denied(&words) {
             return denied;
@@ -277,11 +279,11 @@ impl Work {
         })?;
         let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
         let has_worklog =
-            seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key("worklog.md"));
+            seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key(Note::Log.file()));
         if !has_worklog {
             let by = by(claim.agent.as_deref(), &claim.user);
-            let text = format!("# Worklog: {slug}\n\n- {} claimed by {by}\n", claim.claimed_at);
-            edits.push(Edit::Put(format!("{dir}/worklog.md"), self.repo.file(&text)?));
+            let text = format!("{}- {} claimed by {by}\n", Note::Log.heading(slug), claim.claimed_at);
+            edits.push(Edit::Put(Note::Log.path(slug), self.repo.file(&text)?));
         }
         Ok(edits)
     }

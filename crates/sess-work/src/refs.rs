@@ -2,16 +2,20 @@
 //!
 //! A ref moves only from where it was seen. What a push did is read from the refs, never from git's words.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use crate::{
     Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
-    git::{is_denied, is_disk_full, words_of},
+    branch::rescue_ref,
+    git::{Ended, is_denied, is_disk_full, left_lock, lock_in_the_way, words_of},
+    guard::{self, TRUST_COMMAND},
+    namespace::{SEEN_HERE, SEEN_OTHER},
     projecting::pause,
-    workspace::rescue_ref,
+    repo::CLAIMS,
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
+const SEEN: &str = "refs/intersession/seen";
 const SEEN_BASE: &str = "refs/intersession/seen/base";
 const SEEN_CLAIMS: &str = "refs/intersession/seen/claims";
 const SEEN_BRANCHES: &str = "refs/intersession/seen/branches";
@@ -32,6 +36,8 @@ pub struct View {
     pub log: Option<Oid>,
     /// Refs that lead to no claim, with the reason.
     pub damaged: Vec<(String, String)>,
+    /// What tells whether claims are elsewhere.
+    pub(crate) elsewhere: Vec<(Oid, String)>,
     /// The remote could not be asked: this is what it said last.
     pub is_old: bool,
 }
@@ -89,11 +95,11 @@ impl Repo {
     /// Looks at what is there now.
     pub fn look(&self) -> Result<View> {
         let Some(remote) = &self.remote else {
-            return self.view(&self.base_ref(), self.claims(), BRANCHES, false);
+            return self.view(false);
         };
         for _ in 0..TRIES_MAX {
             self.fetch(remote)?;
-            let view = self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, false)?;
+            let view = self.view(false)?;
             if self.is_settled(remote, &view)? {
                 return Ok(view);
             }
@@ -120,23 +126,33 @@ impl Repo {
         let places = self.namespace_refspecs();
         let asked = fetch.into_iter().chain([remote, &base, &claims, &branches, &log]);
         let asked = asked.chain(places.iter().map(String::as_str));
-        let fetched = {
-            // Of two that write the same refs at once, one would fail.
-            let _turn = self.lock("look")?;
-            self.git.talk(asked)?
-        };
+        let asked: Vec<&str> = asked.collect();
+        let fetched = self.write_seen(|| self.git.talk(&asked))?;
         if !fetched.is_ok() {
             return Err(self.unreachable(&fetched.stderr));
         }
         Ok(())
     }
 
+    /// Runs a command that changes what was seen last.
+    fn write_seen(&self, run: impl Fn() -> Result<Ended>) -> Result<Ended> {
+        // Of two that write the same refs at once, one would fail.
+        let _turn = self.lock("look")?;
+        let ended = run()?;
+        let place = self.common.join(SEEN);
+        if !lock_in_the_way(&ended.stderr).is_some_and(|lock| lock.starts_with(&place)) {
+            return Ok(ended);
+        }
+        // Nobody else writes these refs, and it is our turn: whoever left locks there was ended.
+        remove_locks(&place)
+            .map_err(|error| Error::failed(format!("cannot tidy up {}: {error}", place.display())))?;
+        run()
+    }
+
     /// Looks, and when the remote cannot be reached, at what was seen last.
     pub fn look_or_recall(&self) -> Result<View> {
         match self.look() {
-            Err(error) if error.kind == Kind::Unreachable => {
-                self.view(SEEN_BASE, SEEN_CLAIMS, SEEN_BRANCHES, true).map_err(|_| error)
-            }
+            Err(error) if error.kind == Kind::Unreachable => self.view(true).map_err(|_| error),
             seen => seen,
         }
     }
@@ -160,29 +176,52 @@ impl Repo {
         }
         if is_disk_full(&words) || words.contains("couldn't write") {
             return Error::failed(format!("the disk is full, or nothing can be written to it: {words}"))
-                .next("sess work doctor");
+                .next("df -h .");
         }
-        if is_denied(&words) {
-            return Error::new(Kind::Rejected, format!("{remote} does not let you in: {words}"))
-                .next(format!("git ls-remote {remote}"));
+        if let Some(error) = left_lock(&words) {
+            return error;
         }
-        Error::new(Kind::Unreachable, format!("{remote} cannot be reached: {words}"))
-            .next(format!("git ls-remote {remote}"))
+        let (kind, what) = match is_denied(&words) {
+            true => (Kind::Rejected, format!("{remote} does not let you in: {words}")),
+            false => (Kind::Unreachable, format!("{remote} cannot be reached: {words}")),
+        };
+        match guard::unrun_transport(self.git.guards()) {
+            Some(name) => Error::new(
+                kind,
+                format!(
+                    "{what}; the {name} of this clone's own configuration is not run, unless you trust it"
+                ),
+            )
+            .next(TRUST_COMMAND),
+            None => Error::new(kind, what).next(format!("git ls-remote {remote}")),
+        }
     }
 
-    /// Says that the caller may not write there at all, when that is what git says.
+    /// Says that nothing can be written there, when that is what git says: the caller may not, or a lock is left.
     pub(crate) fn denied(&self, words: &str) -> Option<Error> {
-        let remote = self.remote.as_deref().filter(|_| is_denied(words))?;
+        let Some(remote) = self.remote.as_deref() else { return left_lock(words) };
+        if let Some(lock) = lock_in_the_way(words) {
+            let lock = lock.display();
+            let message = format!(
+                "{remote} has {lock}, left from a git that was ended, or another one is at work: whoever keeps {remote} removes it there"
+            );
+            return Some(Error::new(Kind::Rejected, message).next(format!("rm {}", crate::quoted(lock))));
+        }
+        if !is_denied(words) {
+            return None;
+        }
         let message = format!(
             "{remote} does not let you write: {words}; ask whoever keeps it, or name another remote that you may push to"
         );
         Some(Error::new(Kind::Rejected, message).next("git config intersession.remote <remote>"))
     }
 
-    fn view(&self, base: &str, claims: &str, branches: &str, is_old: bool) -> Result<View> {
-        let log = if self.remote.is_some() { SEEN_LOG.to_owned() } else { self.log_ref() };
-        let dir_of_branches = branches;
-        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", base, &log];
+    fn view(&self, is_old: bool) -> Result<View> {
+        let (base, claims, branches, log) = match self.remote {
+            Some(_) => (SEEN_BASE.to_owned(), SEEN_CLAIMS, SEEN_BRANCHES, SEEN_LOG.to_owned()),
+            None => (self.base_ref(), self.claims(), BRANCHES, self.log_ref()),
+        };
+        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", &base, &log, SEEN_HERE, SEEN_OTHER];
         let told =
             self.git.text(asked.into_iter().chain([&*format!("{claims}/"), &*format!("{branches}/")]))?;
         let refs = told.lines().filter_map(|line| line.split_once(' '));
@@ -192,24 +231,28 @@ impl Repo {
             let at = refs.iter().position(|(_, name)| *name == wanted)?;
             Some(refs.swap_remove(at).0)
         };
-        let (base_oid, log) = (taken(base), taken(&log));
+        let (base_oid, log) = (taken(&base), taken(&log));
         let Some(base_oid) = base_oid else {
             let next = "git commit --allow-empty -m \"first commit\"";
             return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
         };
+        let (elsewhere, refs): (Vec<_>, Vec<_>) = refs
+            .into_iter()
+            .partition(|(_, name)| name.starts_with(SEEN_HERE) || name.starts_with(SEEN_OTHER));
         let (branch_refs, refs): (Vec<_>, Vec<_>) =
             refs.into_iter().partition(|(_, name)| name.starts_with(branches));
         let short_of =
             |name: &str, dir: &str| name.strip_prefix(dir).unwrap_or(name).trim_start_matches('/').to_owned();
-        let branches = branch_refs.into_iter();
-        let branches =
-            branches.filter_map(|(oid, name)| Some((short_of(name, dir_of_branches).parse().ok()?, oid)));
+        let branches = branch_refs
+            .into_iter()
+            .filter_map(|(oid, name)| Some((short_of(name, branches).parse().ok()?, oid)));
         let mut view = View {
             base: base_oid,
             claims: BTreeMap::new(),
             branches: branches.collect(),
             log,
             damaged: Vec::new(),
+            elsewhere: elsewhere.into_iter().map(|(oid, name)| (oid, name.to_owned())).collect(),
             is_old,
         };
         let files: Vec<String> = refs.iter().map(|(oid, _)| format!("{oid}:{CLAIM_FILE}")).collect();
@@ -221,6 +264,16 @@ impl Repo {
             }
         }
         Ok(view)
+    }
+
+    /// Returns the claims that this clone keeps for itself, as it does without a remote.
+    pub(crate) fn claims_here(&self) -> Result<Vec<(Oid, Slug)>> {
+        let told = self.git.text(["for-each-ref", "--format=%(objectname) %(refname)", CLAIMS])?;
+        let claim = |line: &str| {
+            let (oid, name) = line.split_once(' ')?;
+            Some((oid.parse().ok()?, name.strip_prefix(CLAIMS)?.trim_start_matches('/').parse().ok()?))
+        };
+        Ok(told.lines().filter_map(claim).collect())
     }
 
     /// Returns where a claim is kept as it was seen last.
@@ -259,13 +312,12 @@ impl Repo {
         Ok(moved)
     }
 
-    /// Moves one ref that may lead to anything.
-    pub(crate) fn advance_raw(&self, step: &Move) -> Result<Moved> {
+    /// Removes a ref that may lead to anything.
+    pub(crate) fn remove_raw(&self, name: &str, from: &Oid) -> Result<Moved> {
         if self.remote.is_some() {
-            return self.advance(std::slice::from_ref(step));
+            return self.advance(&[Move { name: name.to_owned(), from: Some(from.clone()), to: None }]);
         }
-        let from = step.from.as_ref().map(Oid::as_str).unwrap_or_default();
-        let ended = self.git.run(["update-ref", "-d", &step.name, from])?;
+        let ended = self.git.run(["update-ref", "-d", name, from.as_str()])?;
         Ok(if ended.is_ok() { Moved::Done } else { Moved::Rejected(words_of(&ended.stderr)) })
     }
 
@@ -314,13 +366,13 @@ impl Repo {
         }
         let moved = judge(moves, |name| Ok(now.get(name).cloned()), &pushed.stderr)?;
         if moved == Moved::Done {
-            self.remember(moves)?;
+            self.remember(moves);
         }
         Ok(moved)
     }
 
     /// Keeps what was just done as what was seen last: hooks go by it, and they ask nobody.
-    fn remember(&self, moves: &[Move]) -> Result<()> {
+    fn remember(&self, moves: &[Move]) {
         let base = self.base_ref();
         let places = [(self.claims(), SEEN_CLAIMS), (BRANCHES, SEEN_BRANCHES), (base.as_str(), SEEN_BASE)];
         let lines = moves.iter().filter_map(|step| {
@@ -335,14 +387,16 @@ impl Repo {
         });
         let input: String = lines.collect();
         if input.is_empty() {
-            return Ok(());
+            return;
         }
-        let _turn = self.lock("look")?;
-        let kept = self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None)?;
-        if !kept.is_ok() {
-            tracing::debug!(words = %words_of(&kept.stderr), "what was seen last is not kept");
+        let kept = self
+            .write_seen(|| self.git.run_with(["update-ref", "--stdin"], Some(input.as_bytes()), &[], None));
+        // It is done, whether it is kept or not: the next look finds it.
+        match kept {
+            Ok(kept) if kept.is_ok() => {}
+            Ok(kept) => tracing::debug!(words = %words_of(&kept.stderr), "what was seen last is not kept"),
+            Err(error) => tracing::debug!(%error, "what was seen last is not kept"),
         }
-        Ok(())
     }
 
     /// Asks the remote where these refs are.
@@ -361,21 +415,13 @@ impl Repo {
     pub(crate) fn write_claim(&self, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
         let json = serde_json::to_string_pretty(claim).expect("its keys are strings") + "\n";
         let blob = self.write_blob(json.as_bytes())?;
-        let tree = self.git.feed(["mktree"], format!("100644 blob {blob}\t{CLAIM_FILE}\n").as_bytes())?;
-        let tree = String::from_utf8_lossy(&tree).trim().to_owned();
-        let mut args = vec!["commit-tree".to_owned(), tree];
-        for parent in parents {
-            args.extend(["-p".to_owned(), parent.to_string()]);
-        }
-        let phase = serde_json::to_value(claim.phase).expect("a word");
-        let phase = phase.as_str().unwrap_or_default();
-        args.extend(["-m".to_owned(), format!("[{}] {phase}, fence {}", claim.slug, claim.fence)]);
-        self.git.oid(&args)
+        let tree = self.git.feed_oid(["mktree"], format!("100644 blob {blob}\t{CLAIM_FILE}\n").as_bytes())?;
+        let message = format!("[{}] {}, fence {}\n", claim.slug, claim.phase.as_str(), claim.fence);
+        self.commit_tree(&tree, parents, &message)
     }
 
     pub(crate) fn write_blob(&self, bytes: &[u8]) -> Result<Oid> {
-        let told = self.git.feed(["hash-object", "-w", "--stdin"], bytes)?;
-        String::from_utf8_lossy(&told).trim().parse().map_err(Error::failed)
+        self.git.feed_oid(["hash-object", "-w", "--stdin"], bytes)
     }
 }
 
@@ -437,4 +483,18 @@ pub(crate) fn read_all(git: &Git, names: &[String]) -> Result<Vec<Option<Vec<u8>
         }
     }
     Ok(read)
+}
+
+/// Removes the locks of refs below a directory.
+fn remove_locks(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            remove_locks(&path)?;
+        } else if path.extension().is_some_and(|extension| extension == "lock") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }

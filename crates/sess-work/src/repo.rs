@@ -161,34 +161,31 @@ impl Repo {
     /// Returns a directory of this clone's own, beside what git keeps.
     pub(crate) fn own_dir(&self) -> Result<PathBuf> {
         let dir = self.common.join("intersession");
-        fs::create_dir_all(&dir)
-            .map_err(|error| Error::failed(format!("cannot make {}: {error}", dir.display())))?;
+        fs::create_dir_all(&dir).map_err(|error| {
+            Error::failed(format!("cannot make {}: {error}", dir.display())).next(look_at(&self.common))
+        })?;
         Ok(dir)
     }
 
     /// Returns what tells this clone from every other.
     pub(crate) fn clone_id(&self) -> Result<String> {
-        let path = self.own_dir()?.join("clone-id");
+        let dir = self.own_dir()?;
+        let path = dir.join("clone-id");
         if let Some(id) = read_id(&path) {
             return Ok(id);
         }
-        // Written whole under a name of its own, then linked: of two at once the first one counts.
-        let (id, new) = (random_hex(), path.with_extension(format!("{}", std::process::id())));
-        let written = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .and_then(|mut file| file.write_all(format!("{id}\n").as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| match fs::hard_link(&new, &path) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-                linked => linked,
-            });
-        let removed = fs::remove_file(&new);
-        written
-            .and(removed)
-            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
+        // Written whole under a name of its own: of two at once the first one counts.
+        let written = tempfile::NamedTempFile::new_in(&dir).and_then(|mut file| {
+            file.write_all(format!("{}\n", random_hex()).as_bytes())?;
+            file.as_file().sync_all()?;
+            match file.persist_noclobber(&path) {
+                Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.error),
+                _ => Ok(()),
+            }
+        });
+        written.map_err(|error| {
+            Error::failed(format!("cannot write {}: {error}", path.display())).next(look_at(&dir))
+        })?;
         read_id(&path).ok_or_else(|| Error::failed(format!("{} holds no id", path.display())))
     }
 
@@ -207,16 +204,20 @@ impl Repo {
     /// Takes a lock that only processes of this clone know, until it is dropped.
     pub(crate) fn lock(&self, name: &str) -> Result<fs::File> {
         let path = self.own_dir()?.join(format!("{name}.lock"));
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| Error::failed(format!("cannot open {}: {error}", path.display())))?;
+        let file =
+            fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(
+                |error| {
+                    Error::failed(format!("cannot open {}: {error}", path.display())).next(look_at(&path))
+                },
+            )?;
         file.lock().map_err(|error| Error::failed(format!("cannot lock {}: {error}", path.display())))?;
         Ok(file)
     }
+}
+
+/// Returns the command that shows who may write somewhere.
+fn look_at(path: &Path) -> String {
+    format!("ls -ld {}", crate::quoted(path.display()))
 }
 
 fn read_id(path: &Path) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Brief, Drift, Holder, Result, Slug, State, Work};
+use crate::{Drift, Holder, Result, Slug, State, Work};
 
 /// A session's lease, workspace, branch and gates, and how far it is from its plan.
 #[derive(Clone, Debug, Serialize)]
@@ -69,9 +69,8 @@ impl Work {
 
     /// Tells how a session is doing, and how far it went from its plan.
     pub fn status_and_drift(&self, slug: &Slug) -> Result<(Status, Drift)> {
-        let seen = self.see_and_keep(slug)?;
-        let drift = self.drift_in(slug, &seen)?;
-        let brief = Brief::of(slug, &self.plan_now(slug, &seen, &self.chain(slug, &seen)?)?)?;
+        let seen = self.look_and_keep(slug)?;
+        let (drift, brief) = self.drift_in(slug, &seen)?;
         let tip = self.last_commit(slug, &seen)?;
         let branch = match &tip {
             None => None,

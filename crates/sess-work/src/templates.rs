@@ -1,6 +1,6 @@
 //! The files that a session begins with: the repository's own templates, else the built-in ones.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use minijinja::{
     Environment, Value, context,
@@ -12,6 +12,11 @@ use crate::{Brief, Criterion, Error, Result, Slug, WorkKind, brief::TO_BE_WRITTE
 pub(crate) const SESSION: &str = "SESSION.md.j2";
 pub(crate) const KB_MERGE: &str = "kb-merge-SESSION.md.j2";
 pub(crate) const SESSION_ENV: &str = "session-env.template.j2";
+
+/// How many steps a template may take: anybody can push one, and it shall not hold up a verb.
+const STEPS_MAX: u64 = 1_000_000;
+/// How long the text may be that a template makes.
+const TEXT_BYTES_MAX: usize = 4 << 20;
 
 /// What somebody wants done.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +76,7 @@ fn built_in(name: &str) -> &'static str {
 fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_keep_trailing_newline(true);
+    environment.set_fuel(Some(STEPS_MAX));
     // The usual one writes `&` and others as a page of the web needs them.
     environment.add_filter("tojson", |value: Value| {
         serde_json::to_string(&value)
@@ -78,11 +84,41 @@ fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
     });
     let wrong = |error: minijinja::Error| {
         let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
-        unusable(name, &format!("{line}: {error}"))
+        match error.kind() {
+            minijinja::ErrorKind::OutOfFuel => {
+                unusable(name, &format!("{line}: it takes more than {STEPS_MAX} steps"))
+            }
+            minijinja::ErrorKind::WriteFailure => {
+                unusable(name, &format!(": its text has more than {TEXT_BYTES_MAX} bytes"))
+            }
+            _ => unusable(name, &format!("{line}: {error}")),
+        }
     };
     let source = own.unwrap_or_else(|| built_in(name));
     environment.add_template(name, source).map_err(wrong)?;
-    environment.get_template(name).and_then(|template| template.render(values)).map_err(wrong)
+    let mut text = Bounded(Vec::new());
+    environment
+        .get_template(name)
+        .and_then(|template| template.render_captured_to(values, &mut text).map(drop))
+        .map_err(wrong)?;
+    String::from_utf8(text.0).map_err(|error| unusable(name, &format!(": {error}")))
+}
+
+/// A text that does not grow for ever.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > TEXT_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn unusable(name: &str, why: &str) -> Error {
@@ -148,7 +184,15 @@ pub(crate) fn kb_merge(
         SOURCE_SESSION => source.as_str(),
         TIMESTAMP => at.to_string(),
     };
-    let asked_for = Brief { kind: WorkKind::KbMerge, parent: Some(source.clone()), ..Brief::default() };
+    // Whoever takes it needs a context and criteria, which a template of one's own may lack.
+    let usual = Brief::parse(&render(KB_MERGE, None, values.clone())?)?;
+    let asked_for = Brief {
+        kind: WorkKind::KbMerge,
+        parent: Some(source.clone()),
+        context: usual.context,
+        criteria: usual.criteria,
+        ..Brief::default()
+    };
     plan(KB_MERGE, own, values, &asked_for)
 }
 

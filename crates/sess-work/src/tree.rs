@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Oid, Repo, Result, Slug, State, state::SESSIONS_DIR};
+use tempfile::TempDir;
+
+use crate::{Error, Git, Oid, Repo, Result, Slug, State, state::SESSIONS_DIR};
 
 /// A file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,14 +126,20 @@ impl Repo {
         Ok(File { mode: PLAIN.to_owned(), oid: self.write_blob(text.as_bytes())? })
     }
 
-    /// Returns the tree of a commit or tree after some edits. No checkout and no index of the user's has a part in it.
-    pub(crate) fn edited(&self, from: &Oid, edits: &[Edit]) -> Result<Oid> {
+    /// Returns git with an index of our own that has a commit or tree, as long as the directory of it is kept.
+    pub(crate) fn index_of(&self, from: &Oid) -> Result<(TempDir, Git)> {
         let scratch = tempfile::Builder::new()
             .prefix("index-")
             .tempdir_in(self.own_dir()?)
             .map_err(|error| Error::failed(format!("cannot write beside the repository: {error}")))?;
         let git = self.git.with_index(&scratch.path().join("index"));
         git.text(["read-tree", from.as_str()])?;
+        Ok((scratch, git))
+    }
+
+    /// Returns the tree of a commit or tree after some edits. No checkout and no index of the user's has a part in it.
+    pub(crate) fn edited(&self, from: &Oid, edits: &[Edit]) -> Result<Oid> {
+        let (_scratch, git) = self.index_of(from)?;
         let mut input = Vec::new();
         // What is removed goes first: a file may take the place of a directory.
         for edit in edits {
@@ -155,8 +163,7 @@ impl Repo {
             args.extend(["-p".to_owned(), parent.to_string()]);
         }
         args.extend(["-F".to_owned(), "-".to_owned()]);
-        let told = self.git.feed(&args, message.as_bytes())?;
-        String::from_utf8_lossy(&told).trim().parse().map_err(Error::failed)
+        self.git.feed_oid(&args, message.as_bytes())
     }
 
     /// As [`Self::is_ancestor`], of any of several.

@@ -9,6 +9,9 @@ use crate::{App, Caller, Error, Result};
 
 pub(super) struct WorkFinish;
 
+/// How many new files an error names.
+const FILES_SHOWN_MAX: usize = 5;
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Args {
@@ -24,8 +27,8 @@ pub(super) struct Args {
     /// For complete: final notes, which are kept with the plan.
     #[serde(default)]
     notes: Option<String>,
-    /// Commit whatever is changed in the workspace first, with this message, such as "feat: add a form". Without
-    /// it, changes that are not committed are an error.
+    /// Commit whatever is changed or new in the workspace first, with this message, such as "feat: add a form".
+    /// Without it, changes and new files that are not committed are an error.
     #[serde(default)]
     commit_message: Option<String>,
 }
@@ -78,11 +81,28 @@ impl Tool for WorkFinish {
     }
 }
 
+/// Fails when a session would end without files that were made for it: an agent without a shell cannot see that.
+fn check_nothing_new(work: &sess_work::Work, slug: &sess_work::Slug) -> sess_work::Result<()> {
+    let files = work.new_files(slug)?;
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut shown = files.iter().take(FILES_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if files.len() > FILES_SHOWN_MAX {
+        shown += &format!(" and {} more", files.len() - FILES_SHOWN_MAX);
+    }
+    Err(sess_work::Error::would_lose(format!(
+        "the workspace of {slug} has new files that are not committed: {shown}; give a commitMessage to commit them, and name in .gitignore what stays out"
+    ))
+    .next("sess tool call work_finish '{\"outcome\": …, \"commitMessage\": …}'"))
+}
+
 fn finish(work: &sess_work::Work, outcome: Ending, args: &Args) -> sess_work::Result<Finished> {
     let slug = work.meant(args.slug.as_deref())?;
     if let Some(message) = &args.commit_message {
         work.commit_all(&slug, message)?;
     }
+    check_nothing_new(work, &slug)?;
     let (state, commit, kb, notices) = match outcome {
         Ending::Complete => {
             let done = work.complete(&slug, args.notes.as_deref())?;

@@ -92,6 +92,7 @@ impl Tool for WorkList {
 
 fn row(row: sess_work::Row) -> WorkRow {
     let holder = row.holder;
+    let waits = holder.as_ref().is_some_and(|holder| holder.waits);
     WorkRow {
         slug: row.slug.to_string(),
         state: row.state.to_string(),
@@ -106,7 +107,7 @@ fn row(row: sess_work::Row) -> WorkRow {
             Some(agent) => format!("{agent} of {}", holder.name),
             None => holder.name,
         }),
-        note: row.note,
+        note: waits.then(|| "it is done, and waits to be merged".to_owned()).or(row.note),
         last_log: row.last_log,
     }
 }

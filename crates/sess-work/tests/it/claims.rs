@@ -338,6 +338,43 @@ fn what_the_base_took_back_does_not_come_again_with_a_session_that_merged_it() {
 }
 
 #[test]
+fn what_comes_while_gates_run_does_not_land_unjudged() {
+    let lab = Lab::new();
+    let commits = "git commit --quiet --allow-empty -m \"[$SESSION_SLUG] feat: more\"".to_owned();
+    let gates = [("busy".to_owned(), commits)].into();
+    let own = work_with(&lab.clone_named("ann"), Settings { gates, ..Settings::default() });
+    let plan = "---\ngates: [busy]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let slug: Slug = "2025-10-14-busy".parse().expect("a slug");
+    own.draft(Some(&slug), &sess_work::Draft::default(), Some(plan)).expect("drafted");
+    own.ready(&slug).expect("ready");
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    for landed in [own.land(&slug).map(drop), own.complete(&slug, None).map(drop)] {
+        let error = landed.expect_err("nobody judged that");
+        assert_eq!(error.kind, Kind::Policy, "{error}");
+        assert!(error.message().contains("while its gates ran"), "{error}");
+    }
+    assert_eq!(own.see().expect("seen").standing(&slug).state(), Some(State::Active));
+}
+
+#[test]
+fn what_landed_has_landed_although_it_cannot_be_cleaned_up() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "Kept");
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    // A ref in the place of the directory of those that keep its commits.
+    lab.git(&dir, &["update-ref", &format!("refs/intersession/rescue/{slug}"), "HEAD"]);
+    let completed = own.complete(&slug, None).expect("it has landed");
+    assert!(
+        completed.notices.iter().any(|notice| notice.contains("sess work gc")),
+        "{:?}",
+        completed.notices
+    );
+    assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Completed));
+}
+
+#[test]
 fn gates_judge_what_lands() {
     let lab = Lab::new();
     let gates = [("there".to_owned(), "test -f work.txt".to_owned())].into();
@@ -491,4 +528,32 @@ fn the_first_agent_of_a_clone_has_what_its_person_claimed_and_no_other_one() {
         person.note(&slug, Note::Log, "looked at").expect("it is the person's clone");
         one.note(&slug, Note::Log, "gone on").expect("the person took nothing from it");
     }
+}
+
+#[test]
+fn an_agent_that_only_looks_takes_nothing_from_a_person() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let caller = |session: Option<&str>| {
+        let session = session.map(str::to_owned);
+        let who = Who { agent: session.clone(), session, host: "host".to_owned(), pid: 1 };
+        let repo = Repo::find(&dir).expect("a repository");
+        Work::new(repo, Settings::default(), who, crate::lab::now).expect("a caller")
+    };
+    let (person, agent) = (caller(None), caller(Some("native:s2")));
+    let slug = planned(&person, "Looked at");
+    let options = ClaimOptions::default();
+    let claimed = person.claim(&slug, &options).expect("claimed").record;
+    agent.status_and_drift(&slug).expect("told");
+    agent.drift(&slug).expect("told");
+    agent.context(&slug, 10_000).expect("told");
+    let record = |work: &Work| work.see().expect("seen").record(&slug).expect("a claim").clone();
+    assert_eq!(record(&agent), claimed, "looking changes nothing");
+    // Whoever has it keeps it by looking.
+    agent.claim(&slug, &options).expect("it acts for the person");
+    let before = record(&agent).oid;
+    agent.status(&slug).expect("told");
+    let after = record(&agent);
+    assert_ne!(after.oid, before, "the lease is renewed");
+    assert_eq!(after.claim.owner.session.as_deref(), Some("native:s2"));
 }

@@ -19,7 +19,11 @@ fn everything_that_changed_is_committed_but_what_was_copied_in() {
     assert_eq!(ann.commit_all(&slug, "feat: nothing").expect("looked"), None);
 
     fs::write(workspace.join("readme.md"), "changed\n").expect("written");
+    assert_eq!(ann.new_files(&slug).expect("looked"), Vec::<String>::new());
     fs::write(workspace.join("a*b.txt"), "new\n").expect("written");
+    fs::write(workspace.join("notes.env"), "new\n").expect("written");
+    assert_eq!(ann.new_files(&slug).expect("looked"), ["a*b.txt", "notes.env"]);
+    fs::remove_file(workspace.join("notes.env")).expect("removed");
     let commit = ann.commit_all(&slug, "feat: a form").expect("committed").expect("something changed");
     let names = lab.git(&workspace, &["show", "--name-only", "--format=%s|%an", commit.as_str()]);
     assert_eq!(names, format!("[{slug}] feat: a form|User ann ({slug})\n\na*b.txt\nreadme.md"));

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use sess_work::{ClaimOptions, Kind, Slug, State, Work};
+use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
 
 use crate::{
     lab::{Lab, work},
@@ -55,6 +55,7 @@ fn perform(caller: &Work, verb: &str, slug: &Slug) -> Result<(), sess_work::Erro
         "abandon" => caller.abandon(slug, "because").map(drop),
         "release" => caller.release(slug, None).map(drop),
         "retry" => caller.retry(slug).map(drop),
+        "note" => caller.note(slug, Note::Log, "it was written down").map(drop),
         "takeover" => caller.takeover(slug, true, Some("needed"), &options).map(drop),
         other => panic!("{other} is no verb"),
     }
@@ -295,6 +296,22 @@ fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
 }
 
 #[test]
+fn what_a_note_that_was_killed_left_half_done_is_not_taken_back_by_a_commit() {
+    let stage = Stage::new();
+    let slug = planned_many(&stage.lab, "noted", 1).remove(0);
+    stage.prepare("note", &slug);
+    let (_, is_killed) = stage.run("note", &stage.ann, &slug, "after:update-ref refs/heads/session/");
+    assert!(is_killed, "the branch moves before its checkout");
+    let ann = work(&stage.ann);
+    let place = ann.workspace(&slug).expect("a workspace");
+    fs::write(place.join("more.txt"), "more\n").expect("written");
+    ann.commit_all(&slug, "feat: more").expect("committed").expect("there is something");
+    let worklog = format!("HEAD:_AGENTS/sessions/active/{slug}/worklog.md");
+    let shown = stage.lab.git(&place, &["show", &worklog]);
+    assert!(shown.contains("it was written down"), "{shown}");
+}
+
+#[test]
 fn a_claim_that_was_killed_has_the_plan_that_was_changed_between_two_owners() {
     let stage = Stage::new();
     let slug = planned_many(&stage.lab, "changed", 1).remove(0);
@@ -335,7 +352,7 @@ fn kill_alone(stage: &Stage, dir: &Path, verb: &str, slug: &Slug, kill: &str) ->
     }
     assert!(dir.join(format!("_AGENTS/sessions/completed/{slug}/SESSION.md")).is_file(), "{told}");
     assert_eq!(stage.lab.git(dir, &["status", "--porcelain"]), "", "{told}");
-    if verb == "complete" {
+    if matches!(verb, "complete" | "takeover") {
         assert!(dir.join(format!("{slug}.txt")).is_file(), "{told}: the work is lost");
     }
     (count, is_killed)
@@ -348,8 +365,10 @@ fn kill_everywhere_alone(verb: &str) {
     let probe = &plan_in(&stage.lab, &dir, &format!("{verb}-probe"), 1)[0];
     let (count, is_killed) = kill_alone(&stage, &dir, verb, probe, "none");
     assert!(!is_killed && count > 10, "{verb} ran {count} commands");
-    // Always where the base has moved and its checkout has not.
-    let mut kills = vec!["before:read-tree -m -u".to_owned()];
+    // Always where the base has moved and its checkout has not; it stays when its owner takes a session over.
+    let moves_base = verb != "takeover";
+    let mut kills: Vec<String> =
+        moves_base.then(|| "before:read-tree -m -u".to_owned()).into_iter().collect();
     let all = (1..=count).flat_map(|n| [format!("{n}-before"), format!("{n}-after")]);
     let step = if number("SESS_WORK_CRASH", 0) > 0 { 1 } else { (2 * count).div_ceil(PLACES / 2) };
     kills.extend(all.skip(step / 2).step_by(step));
@@ -378,6 +397,11 @@ fn abandon_without_a_remote_can_be_killed_anywhere() {
 #[test]
 fn release_without_a_remote_can_be_killed_anywhere() {
     kill_everywhere_alone("release");
+}
+
+#[test]
+fn takeover_without_a_remote_can_be_killed_anywhere() {
+    kill_everywhere_alone("takeover");
 }
 
 #[test]

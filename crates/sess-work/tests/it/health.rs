@@ -71,6 +71,10 @@ fn an_orphan_is_planned_again_and_a_claim_without_its_directory_gets_it_back() {
     assert!(row(&checkup, &lost).meaning.contains("its directory is gone"));
     assert!(checkup.findings.iter().any(|finding| finding.contains("sessions.lock")), "{checkup:?}");
     assert_eq!(state(&bob, &orphan), Some(State::Active));
+    for row in bob.list(&bob.see().expect("seen")).expect("listed") {
+        let note = row.note.expect("something is wrong with both");
+        assert!(note.ends_with("`sess work doctor --repair` repairs that"), "{note}");
+    }
 
     let repaired = bob.doctor(true).expect("repaired");
     assert!(row(&repaired, &orphan).repaired && row(&repaired, &lost).repaired, "{repaired:?}");
@@ -91,7 +95,7 @@ fn a_claim_that_was_written_by_hand_is_told_and_taken_away_but_kept() {
     let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
     lab.git(&lab.hub(), &["update-ref", &claim_ref(&slug), &main]);
     let row = bob.list(&bob.see().expect("seen")).expect("listed").remove(0);
-    assert!(!row.ready && row.note.is_some_and(|note| note.contains("damaged")), "it cannot be claimed");
+    assert!(!row.ready && row.note.is_some_and(|note| note.contains("damaged") && note.contains("--repair")));
     assert!(bob.claim_next(None, &ClaimOptions::default()).expect("looked for").is_none());
     let refused = bob.claim(&slug, &ClaimOptions::default()).expect_err("damaged");
     assert_eq!(refused.kind, Kind::WrongState);
@@ -320,7 +324,7 @@ fn a_claim_that_is_damaged_or_gone_is_not_one_that_ended() {
     assert_eq!(command(&checkup.findings, "is damaged"), "sess work doctor --repair");
     let findings = own.doctor(true).expect("repaired").findings;
     // They are planned again, and what is left of them can go.
-    assert_eq!(command(&findings, "has ended"), "sess work gc");
+    assert_eq!(command(&findings, "nobody has any more"), "sess work gc");
     own.gc(false).expect("cleaned up");
     assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
 }
@@ -351,10 +355,13 @@ fn a_plan_that_somebody_changes_on_the_base_is_told_and_never_dropped_in_silence
     }
     // As the command does it.
     let asked = command(&findings, &format!("SESSION.md of {taken}")).split(' ').nth(2).expect("a blob");
-    let text = ann.show(&taken, &ann.see().expect("seen")).expect("shown").plan;
+    let path = lab.path().join("hand").join(State::Active.dir_of(&taken)).join("SESSION.md");
+    let text = fs::read_to_string(path).expect("a plan");
     assert_eq!(lab.git(&lab.path().join("ann"), &["show", asked]), text.trim_end());
-    assert!(text.contains("Because of Bob."));
+    let shown = |slug: &Slug| ann.show(slug, &ann.see().expect("seen")).expect("shown").plan;
+    assert!(!shown(&taken).contains("Bob"), "what is shown is what is worked by");
     ann.amend(&taken, Some(&text), "as Bob has it").expect("amended");
+    assert_eq!(shown(&taken), text);
     assert_eq!(ann.drift(&taken).expect("told").base_plan, None);
     let done = ann.complete(&taken, None).expect("completed");
     assert_eq!(done.notices, Vec::<String>::new());
@@ -378,9 +385,9 @@ fn everything_that_will_not_land_is_told_at_once() {
     }
     fs::set_permissions(place.join(&plan), fs::Permissions::from_mode(0o644)).expect("set");
     fs::write(place.join(&plan), "# Another\n").expect("written");
-    let told = |refused: &[String]| {
+    let told = |refused: &[String], count: usize| {
         let all = refused.join("\n");
-        assert!(refused.len() == 2 && all.contains("SESSION.md"), "{refused:?}");
+        assert!(refused.len() == count && all.contains("SESSION.md"), "{refused:?}");
         assert!(knowledge.iter().all(|path| all.contains(path)), "{refused:?}");
     };
     // Before it is committed, and after.
@@ -389,8 +396,10 @@ fn everything_that_will_not_land_is_told_at_once() {
             lab.git(&place, &["add", "."]);
             lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] docs: all wrong")]);
         }
-        told(&ann.drift(&slug).expect("told").refused);
-        told(&ann.status(&slug).expect("told").refused);
+        // What is not committed is refused as such, too.
+        let count = if is_committed { 2 } else { 3 };
+        told(&ann.drift(&slug).expect("told").refused, count);
+        told(&ann.status(&slug).expect("told").refused, count);
     }
     let refused = ann.complete(&slug, None).expect_err("policy");
     assert_eq!(refused.kind, Kind::Policy);
@@ -418,4 +427,135 @@ fn a_workspace_that_is_a_clone_goes_also_when_its_owner_stands_in_it() {
     assert_eq!(lab.files("main", "a.rs"), ["a.rs"]);
     assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session", "refs/intersession/claims"]), "");
     assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_lock_that_git_left_goes_away_where_only_we_write_and_is_named_elsewhere() {
+    let lab = Lab::new();
+    let (dir, hub) = (lab.clone_named("ann"), lab.hub());
+    let (ann, bob) = (work(&dir), work(&lab.clone_named("bob")));
+    let slug = planned(&bob, "Locked");
+    let other = planned(&bob, "Other");
+    let left = |path: std::path::PathBuf| {
+        fs::create_dir_all(path.parent().expect("a place")).expect("made");
+        fs::write(&path, "").expect("written");
+        path
+    };
+    let seen = dir.join(".git/refs/intersession/seen");
+    let locks = [left(seen.join("base.lock")), left(seen.join(format!("claims/{slug}.lock")))];
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    assert!(!locks.iter().any(|lock| lock.exists()), "they are stale");
+
+    let named = |error: sess_work::Error, lock: &std::path::Path| {
+        assert!(error.to_string().ends_with(&format!("run `rm {}`", lock.display())), "{error}");
+        fs::remove_file(lock).expect("removed as it says");
+        error.kind
+    };
+    let lock = left(dir.join(format!(".git/refs/heads/session/{slug}.lock")));
+    let error = ann.note(&slug, sess_work::Note::Log, "first").expect_err("somebody else may hold it");
+    assert_eq!(named(error, &lock), Kind::Failed);
+    ann.note(&slug, sess_work::Note::Log, "second").expect("noted");
+
+    let lock = left(hub.join(claim_ref(&other) + ".lock"));
+    let error = bob.claim(&other, &ClaimOptions::default()).expect_err("it cannot be written");
+    assert_eq!(named(error, &lock), Kind::Rejected);
+    let lock = left(hub.join("refs/heads/main.lock"));
+    let claimed = bob.claim(&other, &ClaimOptions::default()).expect("claimed, and shown later");
+    assert!(claimed.notices[0].contains(&lock.display().to_string()), "{:?}", claimed.notices);
+    fs::remove_file(lock).expect("removed");
+    ann.roll_forward().expect("anybody shows it");
+    assert_eq!(state(&bob, &other), Some(State::Active));
+}
+
+#[test]
+fn a_workspace_with_another_branch_in_it_is_left_alone() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Elsewhere");
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    lab.git(&place, &["switch", "--quiet", "-c", "mine"]);
+    let back = format!("git -C {} switch session/{slug}", place.display());
+    let ended = [
+        own.note(&slug, sess_work::Note::Log, "x").map(drop),
+        own.commit_all(&slug, "feat: x").map(drop),
+        own.complete(&slug, None).map(drop),
+    ];
+    for ended in ended {
+        let error = ended.expect_err("it is not the session's branch");
+        assert_eq!((error.kind, error.next_command()), (Kind::WouldLoseWork, back.as_str()), "{error}");
+    }
+    assert_eq!(lab.git(&place, &["status", "--porcelain"]), "", "nothing is staged there");
+    let refused = own.drift(&slug).expect("compared").refused;
+    assert!(refused.iter().any(|told| told.contains("something else checked out")), "{refused:?}");
+    lab.git(&place, &["switch", "--quiet", &slug.branch()]);
+    own.note(&slug, sess_work::Note::Log, "x").expect("noted");
+}
+
+#[test]
+fn what_was_claimed_without_a_remote_is_shared_when_there_is_one() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("alone");
+    lab.git(&dir, &["remote", "rename", "origin", "later"]);
+    lab.git(&dir, &["config", "intersession.remote", "."]);
+    let slug = {
+        let alone = work(&dir);
+        let slug = planned(&alone, "Begun alone");
+        alone.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        slug
+    };
+    lab.git(&dir, &["push", "--quiet", "later", "main"]);
+    lab.git(&dir, &["config", "intersession.remote", "later"]);
+    let own = work(&dir);
+    let report = own.init(&sess_work::InitOptions { hooks: false, scripts: false }).expect("set up");
+    let told = format!("the claim of {slug}, which others see now");
+    assert!(report.changed.contains(&told), "{report:?}");
+    let bob = work(&lab.clone_named("bob"));
+    assert_eq!(bob.claim(&slug, &ClaimOptions::default()).expect_err("it is alone's").kind, Kind::Claimed);
+    own.complete(&slug, None).expect("it goes on");
+    assert_eq!(state(&bob, &slug), Some(State::Completed));
+    let again = own.init(&sess_work::InitOptions { hooks: false, scripts: false }).expect("set up");
+    assert_eq!(again.changed, Vec::<String>::new());
+}
+
+#[test]
+fn a_rewritten_base_is_told_before_what_it_took_away_seems_to_be_the_sessions() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "Rewritten");
+    let before = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    by_hand(&lab, "hand", |dir| {
+        fs::create_dir_all(dir.join("_AGENTS/knowledge")).expect("made");
+        fs::write(dir.join("_AGENTS/knowledge/k.md"), "known\n").expect("written");
+    });
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    fs::write(place.join("work.txt"), "work\n").expect("written");
+    lab.git(&place, &["add", "."]);
+    lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    lab.git(&lab.hub(), &["update-ref", "refs/heads/main", &before]);
+    for ended in [own.complete(&slug, None).map(drop), own.sync(&slug).map(drop)] {
+        let error = ended.expect_err("the base was rewritten");
+        assert_eq!(error.kind, Kind::Conflict, "{error}");
+        assert!(error.next_command().contains("rebase --onto"), "{error}");
+    }
+    let refused = own.drift(&slug).expect("compared").refused;
+    assert!(refused.iter().any(|told| told.contains("was rewritten")), "{refused:?}");
+}
+
+#[test]
+fn a_remote_that_takes_no_branches_of_sessions_is_told_as_that() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Kept back");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let hook = lab.hub().join("hooks/update");
+    let text = "#!/bin/sh\ncase \"$1\" in refs/heads/session/*) echo no such branches >&2; exit 1;; esac\n";
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+    let error = ann.note(&slug, sess_work::Note::Log, "a line").expect_err("it is not taken");
+    assert_eq!(error.kind, Kind::Rejected, "{error}");
+    assert!(error.message().starts_with(&format!("origin does not take session/{slug} with")), "{error}");
+    assert!(error.message().contains("no such branches"), "{error}");
+    assert_eq!(error.next_command(), format!("git push origin session/{slug}"));
 }

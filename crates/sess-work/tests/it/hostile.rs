@@ -106,7 +106,7 @@ fn write_hooks(dir: &Path, canary: &Canary) {
 /// A clone whose configuration, attributes and hooks all lead to the canary.
 fn hostile(lab: &Lab, canary: &Canary) -> PathBuf {
     let dir = lab.clone_named("hostile");
-    fs::write(dir.join(".gitattributes"), "* filter=evil diff=evil merge=evil\n").expect("written");
+    fs::write(dir.join(".gitattributes"), "* diff=evil merge=evil\n").expect("written");
     fs::write(dir.join("--output=x"), "a name\n").expect("written");
     fs::write(dir.join("list.txt"), "1\n2\n3\n4\n5\n6\n7\n8\n9\n").expect("written");
     lab.git(&dir, &["add", "."]);
@@ -217,6 +217,38 @@ fn nothing_of_a_repository_runs_through_any_verb() {
     own.uninstall().expect("removed");
     canary.check_silent("doctor, gc, uninstall");
     assert!(!dir.join("x").exists() && !workspace.join("x").exists());
+}
+
+#[test]
+fn what_goes_through_a_filter_that_is_not_run_comes_into_no_workspace() {
+    let lab = Lab::new();
+    let canary = Canary::new(&lab);
+    let dir = hostile(&lab, &canary);
+    let own = work(&dir);
+    let (slug, later) = (planned(&own, "Filtered"), planned(&own, "Later"));
+    own.claim(&later, &ClaimOptions::default()).expect("no file goes through one yet");
+    in_peace(&lab, &dir, |lab| {
+        fs::write(dir.join(".gitattributes"), "*.txt filter=evil\n").expect("written");
+        lab.git(&dir, &["commit", "--quiet", "-am", "attributes"]);
+        let hub = lab.hub().display().to_string();
+        lab.git(&dir, &["pull", "--quiet", "--rebase", &hub, "main"]);
+        lab.git(&dir, &["push", "--quiet", &hub, "HEAD:main"]);
+        let place = dir.join(".sessions").join(later.as_str());
+        fs::write(place.join(".gitattributes"), "*.txt filter=evil\n").expect("written");
+        lab.git(&place, &["commit", "--quiet", "-am", &format!("[{later}] feat: attributes")]);
+    });
+    let refused = |ended: sess_work::Result<()>| {
+        let error = ended.expect_err("it would come unfiltered");
+        assert_eq!(error.kind, Kind::Policy, "{error}");
+        assert!(error.message().contains("list.txt goes through the filter \"evil\""), "{error}");
+        assert_eq!(error.next_command(), "git config --global intersession.trustlocal true");
+    };
+    refused(own.claim(&slug, &ClaimOptions::default()).map(drop));
+    assert_eq!(own.see().expect("seen").standing(&slug).holder(), None, "nobody waits for it");
+    refused(own.commit_all(&later, "feat: more").map(drop));
+    let none = ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() };
+    own.claim(&slug, &none).expect("no file is needed for that");
+    canary.check_silent("claim");
 }
 
 #[test]

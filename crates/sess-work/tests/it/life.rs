@@ -149,3 +149,45 @@ fn a_session_that_somebody_moved_by_hand_is_still_its_owners() {
     let files = lab.files("main", "_AGENTS/sessions/completed");
     assert!(files.contains(&format!("_AGENTS/sessions/completed/{slug}/{slug}.patch")), "{files:?}");
 }
+
+#[test]
+fn the_patch_is_the_same_whatever_the_user_likes_diffs_to_be() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let lines: Vec<String> = (0..40).map(|n| format!("line {n}\n")).collect();
+    commit(&lab, &dir, "list.txt", lines.concat().as_bytes(), "a list");
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    let order = lab.path().join("order");
+    fs::write(&order, "zoo.txt\n").expect("written");
+    for (name, value) in [
+        ("diff.context", "0"),
+        ("diff.interHunkContext", "20"),
+        ("diff.algorithm", "patience"),
+        ("diff.indentHeuristic", "false"),
+        ("diff.mnemonicPrefix", "true"),
+        ("diff.noprefix", "true"),
+        ("diff.srcPrefix", "x/"),
+        ("diff.relative", "true"),
+        ("diff.renames", "copies"),
+        ("diff.orderFile", &order.to_string_lossy()),
+        ("diff.submodule", "log"),
+        ("diff.suppressBlankEmpty", "true"),
+        ("color.ui", "always"),
+    ] {
+        lab.git(&dir, &["config", name, value]);
+    }
+    let ann = work(&dir);
+    let slug = planned(&ann, "Change lines");
+    let workspace = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+    let mut changed = lines.clone();
+    (changed[5], changed[20]) = ("five\n".to_owned(), "\ntwenty\n\n".to_owned());
+    commit(&lab, &workspace, "list.txt", changed.concat().as_bytes(), &format!("[{slug}] fix: lines"));
+    commit(&lab, &workspace, "zoo.txt", b"zoo\n", &format!("[{slug}] feat: a zoo"));
+    let landed = ann.complete(&slug, None).expect("completed").record.claim.landed.expect("it landed");
+    let patch = format!("_AGENTS/sessions/completed/{slug}/{slug}.patch");
+    let kept = lab.git(&lab.hub(), &["show", &format!("main:{patch}")]);
+    let (base, but) = (landed.base.to_string(), format!(":(exclude){patch}"));
+    let asked = ["diff", "--binary", "--full-index", "--no-renames", &base, "main", "--", ".", &but];
+    let plain = lab.git(&lab.hub(), &asked);
+    assert_eq!(kept, format!("Session: {slug}\nBase: {base}\n\n{plain}"));
+}

@@ -63,6 +63,7 @@ fn templates_with_few_variables_lose_nothing_that_was_asked_for() {
     let kb = own.complete(&first, None).expect("completed").kb.expect("there is something to merge");
     let brief = plan_of(&own, &kb);
     assert_eq!((brief.kind, brief.parent.as_ref()), (WorkKind::KbMerge, Some(&first)));
+    own.claim(&kb, &ClaimOptions::default()).expect("it has all that it needs");
 }
 
 #[test]
@@ -244,4 +245,156 @@ fn a_branch_that_was_deleted_by_hand_is_told() {
     let told = ann.claim(&slug, &options).expect("it is Ann's").notices;
     assert!(told.iter().any(|notice| notice.contains("was gone, and begins anew")), "{told:?}");
     assert_eq!(ann.doctor(false).expect("looked at").findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_template_that_never_ends_is_named() {
+    let row = "{% for i in range(90000) %}";
+    let end = "{% endfor %}";
+    for (template, words) in [
+        (format!("{row}{row}{row}{end}{end}{end}"), "steps"),
+        (format!("{row}{{{{ '{}' }}}}{end}", "x".repeat(1_000)), "more than"),
+    ] {
+        let lab = Lab::new();
+        with_templates(&lab, &[("SESSION.md.j2", &template)]);
+        let own = work(&lab.clone_named("ann"));
+        let draft = Draft { title: "After".to_owned(), ..Draft::default() };
+        let error = own.draft(None, &draft, None).expect_err("it does not end");
+        assert_eq!(error.kind, Kind::Failed);
+        assert!(
+            error.message().starts_with("the template _templates/SESSION.md.j2 cannot be used")
+                && error.message().contains(words),
+            "{error}"
+        );
+        assert_eq!(error.next_command(), "git log -1 -- _AGENTS/sessions/_templates/SESSION.md.j2");
+    }
+}
+
+#[test]
+fn a_context_that_would_break_the_plan_is_refused() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let draft = |context: &str| {
+        let draft = Draft {
+            title: "Sell".to_owned(),
+            context: Some(context.to_owned()),
+            criteria: vec!["It works".to_owned()],
+            ..Draft::default()
+        };
+        own.draft(None, &draft, None)
+    };
+    for (context, words) in [
+        ("  ## Why\nBecause.", "the heading \"## Why\""),
+        ("Because.\r\n# Why\r\n", "the heading \"# Why\""),
+        ("Because.\n\n## Acceptance Criteria\n\n- [ ] Another", "the heading \"## Acceptance Criteria\""),
+        ("Because:\n```\ncode\n", "a code block that does not end"),
+        ("Because. <!-- of this", "a comment that does not end"),
+    ] {
+        let refused = draft(context).expect_err(context);
+        assert_eq!(refused.kind, Kind::Usage, "{refused}");
+        assert!(refused.message().contains(words), "{refused}");
+        assert_eq!(refused.next_command(), "sess work new \"<title>\" --from <file>");
+    }
+    for context in [
+        "### Why\nBecause.",
+        "```\n# a comment of a shell\n## another\n```\nso.",
+        "#1 <!-- the first --> is it",
+    ] {
+        let slug = draft(context).expect(context);
+        let plan = own.show(&slug, &own.see().expect("seen")).expect("shown").plan;
+        assert_eq!(plan.matches(context).count(), 1, "{plan}");
+        assert_eq!(plan_of(&own, &slug).criteria.len(), 1, "{plan}");
+        own.ready(&slug).expect("it has all that it needs");
+    }
+}
+
+#[test]
+fn a_plan_that_was_pushed_by_hand_is_claimed_when_it_is_ready() {
+    let lab = Lab::new();
+    let hand = lab.clone_named("hand");
+    let dir = hand.join("_AGENTS/sessions/planned/2025-10-14-x");
+    fs::create_dir_all(&dir).expect("made");
+    fs::write(dir.join("SESSION.md"), "# X\n\n## Context\n\nc\n").expect("written");
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "a plan"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    let own = work(&lab.clone_named("ann"));
+    let slug: sess_work::Slug = "2025-10-14-x".parse().expect("a slug");
+    let row = || own.list(&own.see().expect("seen")).expect("listed").remove(0);
+    assert!(!row().ready, "{:?}", row());
+    assert!(row().note.is_some_and(|note| note.contains("no checkbox")), "{:?}", row());
+    let refused = own.claim(&slug, &ClaimOptions::default()).expect_err("it is not ready");
+    assert_eq!(refused.kind, Kind::WrongState, "{refused}");
+    assert_eq!(refused.next_command(), "sess work edit 2025-10-14-x");
+    assert!(own.claim_next(None, &ClaimOptions::default()).expect("looked").is_none());
+    own.edit(&slug, None, "# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n").expect("edited");
+    assert!(row().ready && row().note.is_none(), "{:?}", row());
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+}
+
+/// A whole plan that says to be of the kind that may change the knowledge base.
+const MERGING: &str =
+    "---\nkind: kb-merge\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+
+#[test]
+fn only_what_is_named_and_said_to_merge_knowledge_may_change_it() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Plain");
+    let check = |refused: sess_work::Error, next: &str| {
+        assert_eq!(refused.kind, Kind::Policy, "{refused}");
+        assert!(refused.message().contains("is of kind kb-merge"), "{refused}");
+        assert_eq!(refused.next_command(), next);
+    };
+    let other: sess_work::Slug = "2025-10-14-x".parse().expect("a slug");
+    check(
+        own.draft(Some(&other), &Draft::default(), Some(MERGING)).expect_err("it is not named so"),
+        "sess work new --slug 2025-10-14-x --from <file>",
+    );
+    check(own.edit(&slug, None, MERGING).expect_err("it is not named so"), &format!("sess work edit {slug}"));
+    own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    check(
+        own.amend(&slug, Some(MERGING), "to write everywhere").expect_err("it is not named so"),
+        &format!("sess work amend {slug} --file <file> --reason …"),
+    );
+
+    // Pushed by hand, it is a draft that cannot be made ready and a plan that cannot be claimed.
+    let hand = lab.clone_named("hand");
+    for state in ["drafting", "planned"] {
+        let dir = hand.join(format!("_AGENTS/sessions/{state}/2025-10-14-{state}"));
+        fs::create_dir_all(&dir).expect("made");
+        fs::write(dir.join("SESSION.md"), MERGING).expect("written");
+    }
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "plans"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    let slug = |name: &str| -> sess_work::Slug { name.parse().expect("a slug") };
+    let draft = slug("2025-10-14-drafting");
+    check(own.ready(&draft).expect_err("it is not named so"), "sess work edit 2025-10-14-drafting");
+    let ready = slug("2025-10-14-planned");
+    check(
+        own.claim(&ready, &ClaimOptions::default()).expect_err("it is not named so"),
+        "sess work edit 2025-10-14-planned",
+    );
+    own.draft(Some(&slug("kb-2025-10-14-merge-x")), &Draft::default(), Some(MERGING)).expect("it is both");
+}
+
+#[test]
+fn a_template_with_the_kind_alone_opens_no_knowledge() {
+    let lab = Lab::new();
+    with_templates(&lab, &[("SESSION.md.j2", MERGING)]);
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["switch", "--quiet", "-c", "begun"]);
+    let own = work(&dir);
+    // Adopted work is claimed with whatever plan the template makes.
+    let claimed = own.adopt(None, Some("Begun")).expect("adopted");
+    let slug = claimed.record.claim.slug.clone();
+    fs::create_dir_all(dir.join("_AGENTS/knowledge")).expect("made");
+    fs::write(dir.join("_AGENTS/knowledge/z.md"), "z\n").expect("written");
+    lab.git(&dir, &["add", "_AGENTS/knowledge"]);
+    assert_eq!(work(&dir).hook("pre-commit", &[]).expect_err("not named so").kind, Kind::Policy);
+    lab.git(&dir, &["commit", "--quiet", "--no-verify", "-m", &format!("[{slug}] feat: z")]);
+    let refused = own.complete(&slug, None).expect_err("not named so");
+    assert_eq!(refused.kind, Kind::Policy, "{refused}");
+    assert!(refused.message().contains("_AGENTS/knowledge/z.md"), "{refused}");
 }

@@ -306,3 +306,50 @@ fn work_that_was_begun_becomes_a_session_where_it_is() {
         assert_eq!(ann.adopt(path, None).expect_err("refused").kind, kind, "{path:?}");
     }
 }
+
+#[test]
+fn a_line_that_is_older_than_a_shallow_clone_is_nobodys() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    assert_eq!(ann.blame("readme.md", 1).expect("the very first commit").summary, "first");
+    let slug = planned(&ann, "Add logout");
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    commit(&lab, &place, "form.rs", "one\n", &format!("[{slug}] feat: form"));
+    ann.complete(&slug, None).expect("completed");
+    let hub = format!("file://{}", lab.hub().display());
+    lab.git(lab.path(), &["clone", "--quiet", "--depth=1", &hub, "shallow"]);
+    let shallow = lab.path().join("shallow");
+    lab.git(&shallow, &["config", "user.name", "Bob"]);
+    lab.git(&shallow, &["config", "user.email", "bob@example.com"]);
+    commit(&lab, &shallow, "form.rs", "one\ntwo\n", "by hand");
+    let bob = work(&shallow);
+    for setting in ["false", "true"] {
+        lab.git(&shallow, &["config", "blame.showRoot", setting]);
+        let ended = bob.blame("readme.md", 1).expect_err("another commit made it");
+        assert_eq!(ended.kind, Kind::WrongState, "{ended}");
+        assert!(ended.message().contains("the history of this clone ends at"), "{ended}");
+        assert_eq!(ended.next_command(), "git fetch --unshallow");
+        assert_eq!(bob.blame("form.rs", 2).expect("it is here").summary, "by hand");
+    }
+    lab.git(&shallow, &["fetch", "--quiet", "--unshallow"]);
+    assert_eq!(work(&shallow).blame("readme.md", 1).expect("all is here").summary, "first");
+    assert_eq!(work(&shallow).blame("form.rs", 1).expect("all is here").slug, Some(slug));
+}
+
+#[test]
+fn history_tells_when_something_happened_and_not_when_it_was_renewed() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Add logout");
+    let first = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").record.claim.claimed_at;
+    let renew = || ann.heartbeat(&slug).expect("renewed").claim;
+    renew();
+    let plan = ann.show(&slug, &ann.see().expect("seen")).expect("shown").plan;
+    let amended = ann.amend(&slug, Some(&format!("{plan}\nMore.\n")), "more").expect("amended").claim;
+    let last = renew();
+    assert!(last.renewed_at > amended.renewed_at && amended.renewed_at > first);
+    let history = ann.history(&slug, &ann.see().expect("seen")).expect("told");
+    let times: Vec<&str> = history.iter().map(|past| past.at.as_str()).collect();
+    assert_eq!(times, [amended.renewed_at.to_string(), first.to_string()]);
+}

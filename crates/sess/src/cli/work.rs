@@ -231,7 +231,7 @@ pub enum Work {
     /// Claim a work session and have a configured agent carry it out
     ///
     /// The agent works in the workspace and reads SESSION.md as its plan. When it ends well its work is committed
-    /// and the work session completed; when not, it is given back, with the reason in its log.
+    /// and the work session completed; when not, or when it did nothing, it is given back, with the reason in its log.
     #[command(after_help = examples!("sess work run 2026-01-31-add-user-login --agent coder"))]
     Run {
         #[command(flatten)]

@@ -3,13 +3,14 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
     terminal::in_terminal,
-    world::{Run, World},
+    world::{Beside, Run, World},
 };
 
 /// A remote, and clones of it.
@@ -585,6 +586,13 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
     let status = call("work_status", json!({ "slug": slug }));
     assert!(status["structuredContent"]["drift"]["criteria"].is_array(), "{status}");
     std::fs::write(workspace.join("form.txt"), "a form\n").expect("written");
+    for outcome in ["complete", "release"] {
+        let new = call("work_finish", json!({ "slug": slug, "outcome": outcome }));
+        assert_eq!(new["isError"], true, "{new}");
+        let told = new["text"].as_str().expect("words");
+        assert!(told.contains("form.txt") && told.contains("commitMessage"), "{told}");
+    }
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "active");
     std::fs::write(workspace.join("readme.md"), "# With a form\n").expect("written");
     let dirty = call("work_finish", json!({ "slug": slug, "outcome": "complete" }));
     assert_eq!(dirty["isError"], true, "{dirty}");
@@ -613,6 +621,8 @@ fn an_agent_without_a_shell_reads_what_is_left_for_others_to_do() {
     let finished = told("work_finish", json!({ "slug": slug, "outcome": "complete" }));
     assert!(finished.starts_with(&format!("{slug} is done, and waits to be merged.\n")), "{finished}");
     assert!(finished.contains(&format!("open a pull request from session/{slug} to main")), "{finished}");
+    let listed = told("work_list", json!({}));
+    assert_eq!(listed, format!("{slug} (active, yours; it is done, and waits to be merged): Add a form\n"));
     let claimed = told("work_claim", json!({ "slug": slug }));
     assert!(claimed.starts_with(&format!("{slug} is yours: it is done, and waits to be")), "{claimed}");
 }
@@ -655,6 +665,77 @@ fn a_configured_agent_carries_out_a_work_session() {
     let nobody = lab.run("ann", &["work", "run", &slug, "--agent", "nobody", "--config", &config]);
     assert_eq!(nobody.code, 3, "{nobody:?}");
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn an_agent_that_finished_by_itself_ended_well_also_when_it_waits_to_be_merged() {
+    let lab = Lab::new();
+    let config = "work: {land: pr}\nagents:\n  coder:\n    model: scripted/replies.yaml\n    \
+                  toolsets: [{type: filesystem}, {type: work}]\n";
+    let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
+    lab.world.write(
+        "replies.yaml",
+        "- {tool_calls: [{name: write_file, arguments: {path: form.txt, content: a form}}]}\n\
+         - {tool_calls: [{name: work_finish, arguments: {outcome: complete, commitMessage: 'feat: a form'}}]}\n\
+         - {when: waits to be merged, text: It waits.}\n",
+    );
+    let slug = lab.planned("Add a form");
+    let args = ["run", &slug, "--agent", "coder", "--yolo", "--config", &config];
+    let done = lab.json("ann", &args);
+    assert_eq!((&done["state"], &done["outcome"]), (&json!("active"), &json!("done")), "{done}");
+    assert_eq!(lab.json("ann", &["show", &slug])["holder"]["waits"], true);
+    // There is nothing left for an agent to do.
+    lab.fails("ann", &args, 3, "waits to be merged");
+}
+
+#[test]
+fn an_agent_that_did_nothing_completes_nothing() {
+    let lab = Lab::new();
+    let config = "agents:\n  talker:\n    model: scripted/replies.yaml\n";
+    let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
+    lab.world.write("replies.yaml", "- {text: All is well.}\n");
+    let slug = lab.planned("Add a form");
+    let ended = lab.run("ann", &["work", "run", &slug, "--agent", "talker", "--config", &config]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.stdout.contains("did nothing that could land: All is well."), "{ended:?}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn an_agent_that_cannot_begin_gives_the_work_session_back() {
+    let lab = Lab::new();
+    let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n";
+    let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
+    lab.world.write("replies.yaml", "- {text: Done.}\n");
+    let slug = lab.planned("Much to do");
+    // More than an agent's own session takes as its plan.
+    lab.git("ann", &["pull", "--quiet", "origin", "main"]);
+    let plan = format!("ann/_AGENTS/sessions/planned/{slug}/SESSION.md");
+    let text = std::fs::read_to_string(lab.world.path(&plan)).expect("a plan");
+    lab.world.write(&plan, &(text + &"Much more.\n".repeat(1_000_000)));
+    lab.git("ann", &["commit", "--quiet", "--all", "-m", "more"]);
+    lab.git("ann", &["push", "--quiet", "origin", "HEAD:main"]);
+    let failed = lab.run("ann", &["work", "run", &slug, "--agent", "coder", "--config", &config]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stdout.contains("is given back") && failed.stdout.contains("too large"), "{failed:?}");
+    assert_eq!(lab.json("ann", &["list"])["workSessions"][0]["state"], "planned");
+}
+
+#[test]
+fn a_watcher_whose_command_fails_tells_and_waits_before_it_claims_more() {
+    let lab = Lab::new();
+    let slugs = ["One", "Two"].map(|title| lab.planned(title));
+    let errors = std::fs::File::create(lab.world.path("errors.txt")).expect("made");
+    let mut command = lab.world.command(["work", "watch", "--exec", "exit 127"]);
+    command.current_dir(lab.world.path("ann")).stderr(errors);
+    let watch = Beside::start(command);
+    assert_eq!(watch.line(), format!("claimed {}", slugs[0]));
+    let at = Instant::now();
+    assert_eq!(watch.line(), format!("claimed {}", slugs[1]));
+    assert!(at.elapsed() >= Duration::from_secs(5), "it waited {:?}", at.elapsed());
+    let told = std::fs::read_to_string(lab.world.path("errors.txt")).expect("read");
+    assert!(told.contains(&format!("the command ended with 127 in {}", slugs[0])), "{told}");
+    assert_eq!(watch.interrupt(), Some(130));
 }
 
 #[test]

@@ -112,11 +112,11 @@ pub(super) fn exec(here: &Here<'_>, one: One, command: &[OsString]) -> anyhow::R
     let (program, args) = command.split_first().context("there is no command")?;
     let mut command = Command::new(program);
     command.args(args);
-    in_workspace(here, &slug, command)
+    in_workspace(here, &slug, command).map(ExitCode::from)
 }
 
 /// Runs a command in the workspace, as the work session, and keeps the lease meanwhile; returns its exit code.
-pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<ExitCode> {
+pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<u8> {
     let Some(workspace) = here.work.workspace(slug) else {
         // Somebody else's has none either, and that is what counts.
         here.work.check_own(slug)?;
@@ -134,7 +134,7 @@ pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -
             .next(format!("command -v {}", quoted(program)))
     })?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(u8::try_from(code).unwrap_or(1))
 }
 
 pub(super) fn heartbeat(here: &Here<'_>, one: One) -> anyhow::Result<()> {

@@ -19,9 +19,7 @@ pub(super) fn list(here: &Here<'_>, args: &List) -> anyhow::Result<()> {
     if here.output.json {
         return here.output.data(&json!({ "workSessions": rows, "isOld": seen.view.is_old }));
     }
-    if seen.view.is_old {
-        here.output.notice("the remote cannot be reached: this is what it said last");
-    }
+    here.tell_old();
     if rows.is_empty() {
         here.output.say("there are none; `sess work new \"<title>\"` drafts one");
         return Ok(());
@@ -71,8 +69,7 @@ fn titled(row: &Row) -> String {
 
 fn in_its_way(row: &Row) -> Vec<String> {
     let waits = (!row.waits_for.is_empty()).then(|| format!("waits for {}", row.waits_for.join(", ")));
-    let is_said = row.holder.as_ref().is_some_and(|holder| holder.waits);
-    waits.into_iter().chain(row.note.clone().filter(|_| !is_said)).collect()
+    waits.into_iter().chain(row.note.clone()).collect()
 }
 
 pub(super) fn show(here: &Here<'_>, one: One) -> anyhow::Result<()> {

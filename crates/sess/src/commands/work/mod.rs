@@ -31,6 +31,9 @@ use crate::{
 /// The largest plan or text that is read from a file.
 const TEXT_BYTES_MAX: u64 = 10_000_000;
 
+/// What is said about what the remote could not be asked for.
+const OLD: &str = "the remote cannot be reached: this is what it said last";
+
 /// A caller in the repository around the working directory, and where the answers go.
 struct Here<'a> {
     context: &'a Context,
@@ -99,8 +102,8 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
         Verb::Uninstall => repository::uninstall(&here)?,
         Verb::Hook { name, args } => here.work.hook(&name, &args)?,
     }
-    if tells_old && here.work.has_recalled() {
-        output.notice("the remote cannot be reached: this is what it said last");
+    if tells_old {
+        here.tell_old();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,6 +157,13 @@ impl Here<'_> {
         (!Path::new(dir).exists()).then(|| {
             format!("the workspace is removed, and with it the directory that you are in: run `cd {home}`")
         })
+    }
+
+    /// Says so when something that is told is old.
+    fn tell_old(&self) {
+        if self.work.has_recalled() {
+            self.output.notice(OLD);
+        }
     }
 
     fn notice(&self, notices: &[String]) {

@@ -17,12 +17,7 @@ fn words(note: Note, text: String) -> anyhow::Result<String> {
 pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()> {
     let slug = here.meant_by(args.slug)?;
     let notices = here.work.note(&slug, note, &words(note, args.text)?)?;
-    let place = match note {
-        Note::Log => "worklog.md",
-        Note::Plan => "active-plan.md",
-        Note::Sub => "subsessions.md",
-        Note::Learning => "learnings.md",
-    };
+    let place = note.file();
     let told = format!("written down in {place} of {slug}");
     here.tell(&slug, State::Active, json!({ "file": place }), &notices, &told)
 }
@@ -30,11 +25,12 @@ pub(super) fn note(here: &Here<'_>, note: Note, args: Args) -> anyhow::Result<()
 pub(super) fn sub(here: &Here<'_>, args: Args, is_new: bool) -> anyhow::Result<()> {
     let slug = here.meant_by(args.slug)?;
     let (drafted, notices) = here.work.sub(&slug, &words(Note::Sub, args.text)?, is_new)?;
+    let place = Note::Sub.file();
     let told = match &drafted {
-        Some(new) => format!("written down in subsessions.md of {slug}, and drafted as {new}"),
-        None => format!("written down in subsessions.md of {slug}"),
+        Some(new) => format!("written down in {place} of {slug}, and drafted as {new}"),
+        None => format!("written down in {place} of {slug}"),
     };
-    let more = json!({ "file": "subsessions.md", "drafted": drafted });
+    let more = json!({ "file": place, "drafted": drafted });
     here.tell(&slug, State::Active, more, &notices, &told)
 }
 

@@ -24,9 +24,7 @@ pub(super) fn status(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     if here.output.json {
         return here.output.data(&status);
     }
-    if status.is_old {
-        here.output.notice("the remote cannot be reached: this is what it said last");
-    }
+    here.tell_old();
     tell_status(here, &status)
 }
 

@@ -1,6 +1,6 @@
 //! `sess work run`: a configured agent carries out a work session.
 
-use std::{process::ExitCode, sync::Arc, sync::mpsc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, sync::mpsc};
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ use sess_core::{
     run::{Run, RunState},
     session::NewSession,
 };
-use sess_work::{ClaimOptions, Error, Note, PLAN_FILE, Slug, State, Work};
+use sess_work::{Claim, ClaimOptions, Error, Note, PLAN_FILE, Slug, State, Work};
 use tokio_util::sync::CancellationToken;
 
 use super::{Here, claiming};
@@ -58,15 +58,18 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     let work = context.app.work_as(Some(session.agent.to_string()), Some(session.key.to_string()), &dir)?;
     let claimed = work.claim(&slug, &ClaimOptions::default())?;
     here.notice(&claimed.notices);
-    let workspace = claimed.workspace.context("the claim has no workspace")?;
-    session.cwd = Some(workspace.to_str().context("the workspace's path is not UTF-8 text")?.to_owned());
+    if claimed.record.claim.waits() {
+        let told = format!("{slug} is done, and waits to be merged: there is nothing left to carry out");
+        return Err(Error::wrong_state(told).next(format!("sess work status {slug}")).into());
+    }
     here.next(&format!("{slug} is claimed for {agent}, in session {}", session.key));
-
-    let plan = workspace.join(State::Active.dir_of(&slug)).join(PLAN_FILE);
-    let plan = std::fs::read_to_string(&plan).with_context(|| format!("cannot read {}", plan.display()))?;
-    context.app.begin_work(&session, plan).await?;
-    let ended = Box::pin(carried_out(here, &agents, &work, &slug, session.clone())).await;
-    finish(here, &work, &slug, &session, &ended)
+    let ended = Box::pin(carried_out(here, &agents, &work, &slug, session.clone(), claimed.workspace)).await;
+    let finished = finish(here, &work, &slug, &session, &ended);
+    if let (Err(_), Err(error)) = (&finished, &ended) {
+        // The other one is told as what the verb ended with.
+        here.output.notice(&format!("{agent} failed: {error:#}"));
+    }
+    finished
 }
 
 /// Has the agent do it, and keeps the claim meanwhile.
@@ -75,8 +78,14 @@ async fn carried_out(
     agents: &Agents,
     work: &Work,
     slug: &Slug,
-    session: NewSession,
+    mut session: NewSession,
+    workspace: Option<PathBuf>,
 ) -> anyhow::Result<Run> {
+    let workspace = workspace.context("the claim has no workspace")?;
+    session.cwd = Some(workspace.to_str().context("the workspace's path is not UTF-8 text")?.to_owned());
+    let plan = workspace.join(State::Active.dir_of(slug)).join(PLAN_FILE);
+    let plan = std::fs::read_to_string(&plan).with_context(|| format!("cannot read {}", plan.display()))?;
+    here.context.app.begin_work(&session, plan).await?;
     let told = work.context(slug, CONTEXT_BYTES)?;
     let text = format!(
         "Carry out the work session {slug}. You are in its workspace, a checkout of its own branch: change files only \
@@ -119,7 +128,7 @@ async fn carried_out(
     ended
 }
 
-/// Ends the work session as its agent ended: well, and it is completed; not, and it is given back.
+/// Ends the work session as its agent ended: well and with something done, and it is completed; else it is given back.
 fn finish(
     here: &Here<'_>,
     work: &Work,
@@ -138,14 +147,18 @@ fn finish(
     let summary = summary(&said);
     let seen = work.see()?;
     // It may have finished, or lost, its work session by itself.
-    if let Some(state) = seen.standing(slug).state().filter(|state| *state != State::Active) {
+    let standing = seen.standing(slug);
+    let waits = standing.holder().is_some_and(Claim::waits);
+    if let Some(state) = standing.state().filter(|state| waits || *state != State::Active) {
         let more = json!({ "session": session.key.as_str(), "outcome": outcome, "summary": summary });
-        here.tell(slug, state, more, &[], &format!("{slug} is {state}: its agent saw to that"))?;
+        let how = if waits { "done, and waits to be merged".to_owned() } else { state.to_string() };
+        here.tell(slug, state, more, &[], &format!("{slug} is {how}: its agent saw to that"))?;
         return Ok(code);
     }
     here.notice(&work.note(slug, Note::Log, &format!("{}: {outcome}. {summary}", session.agent))?);
     work.commit_all(slug, &format!("feat: what {} did", session.agent))?;
-    if is_well {
+    let has_done = !is_well || work.has_work(slug)?;
+    if is_well && has_done {
         let done = work.complete(slug, None).inspect_err(|_| {
             here.output.notice(&format!(
                 "{} ended well, and {slug} stays claimed: it could not land",
@@ -155,12 +168,15 @@ fn finish(
         claiming::tell_completed(here, slug, &done)?;
         return Ok(code);
     }
-    let reason = format!("{} ended without success ({outcome}): {summary}", session.agent);
+    let reason = match has_done {
+        true => format!("{} ended without success ({outcome}): {summary}", session.agent),
+        false => format!("{} did nothing that could land: {summary}", session.agent),
+    };
     let notices = work.release(slug, Some(&reason))?;
     let more = json!({ "session": session.key.as_str(), "outcome": outcome, "summary": summary });
     let sentence = format!("{slug} is given back, with what was done on its branch: {reason}");
     here.tell(slug, State::Planned, more, &notices, &sentence)?;
-    Ok(code)
+    Ok(if has_done { code } else { ExitCode::FAILURE })
 }
 
 /// What is logged is read by everybody: without secrets, and not without end.

@@ -1,0 +1,296 @@
+//! A session's branch in this clone: where it begins, what goes on it, and what keeps its commits.
+
+use std::fs;
+
+use crate::{
+    Claim, Error, Move, Oid, Record, Result, Seen, Slug, State, Work,
+    git::words_of,
+    tree::{Edit, File, PLAIN},
+    workspace::{is_inside, mark_plans, put},
+};
+
+/// What a session goes on with in the place of a clone's own branch.
+enum Instead {
+    Shared,
+    /// A branch that begins with the base.
+    New,
+}
+
+impl Work {
+    /// Returns the last commit of a session's branch in this clone or its workspace.
+    pub(crate) fn tip(&self, slug: &Slug) -> Result<Option<Oid>> {
+        // A clone of its own has the branch; a worktree shares it.
+        if let Some(path) = Some(self.usual_path(slug)).filter(|path| self.is_clone(path)) {
+            let name = slug.branch_ref();
+            let local = self.repo.git.run([
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--end-of-options",
+                &path.to_string_lossy(),
+                &format!("+{name}:{name}"),
+            ])?;
+            if !local.is_ok() {
+                return Err(Error::failed(format!(
+                    "cannot read {}: {}",
+                    path.display(),
+                    words_of(&local.stderr)
+                )));
+            }
+        }
+        self.repo.commit(&slug.branch_ref())
+    }
+
+    /// Makes the session's branch, unless it is there, here or where others see it.
+    ///
+    /// What this clone has besides that, of an attempt before or of a time before others took the session, is put
+    /// aside, and a notice says where it is.
+    pub(crate) fn ensure_branch(
+        &self,
+        slug: &Slug,
+        start: &Oid,
+        shared: Option<&Oid>,
+        claim: &Claim,
+        notices: &mut Vec<String>,
+    ) -> Result<()> {
+        let name = slug.branch_ref();
+        let Some(own) = self.tip(slug)? else {
+            self.repo.git.text(["update-ref", &name, shared.unwrap_or(start).as_str()])?;
+            return Ok(());
+        };
+        let target = match self.branch_instead(&own, shared, claim)? {
+            Some(Instead::Shared) => shared.unwrap_or(start),
+            Some(Instead::New) => start,
+            // It was cut before the session was claimed, and has nothing of its own.
+            None if self.repo.is_ancestor(&own, start)? && !self.has_begun(slug, &own)? => start,
+            None => return Ok(()),
+        };
+        if *target == own {
+            return Ok(());
+        }
+        if !self.repo.is_ancestor(&own, target)? {
+            self.keep_for_rescue(slug, &own)?;
+            notices.push(format!(
+                "{} was elsewhere in this clone, and goes on from {}: what it had here is kept as {}",
+                slug.branch(),
+                target.short(),
+                rescue_ref(slug, &own)
+            ));
+        }
+        match self.workspace(slug) {
+            Some(path) => self.switch(slug, &path, target),
+            None => self.repo.git.text(["update-ref", &name, target.as_str(), own.as_str()]).map(drop),
+        }
+    }
+
+    /// Whether a commit has the directory of a session that somebody works on.
+    fn has_begun(&self, slug: &Slug, tip: &Oid) -> Result<bool> {
+        Ok(!self.repo.files_of(tip.as_str(), &State::Active.dir_of(slug))?.is_empty())
+    }
+
+    /// Decides whether a session goes on with another branch than this clone's own.
+    ///
+    /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
+    fn branch_instead(&self, own: &Oid, shared: Option<&Oid>, claim: &Claim) -> Result<Option<Instead>> {
+        Ok(match shared {
+            Some(shared) if self.repo.is_ancestor(shared, own)? => None,
+            Some(_) => Some(Instead::Shared),
+            None if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => None,
+            None => Some(Instead::New),
+        })
+    }
+
+    /// Fails when a workspace that was left here is in the way of a claim: before that is taken, because it would
+    /// stand without the branch that belongs to it.
+    pub(crate) fn check_leftover(&self, slug: &Slug, seen: &Seen, claim: &Claim) -> Result<()> {
+        // Without a branch there is no workspace to ask for.
+        let Some(own) = self.tip(slug)? else { return Ok(()) };
+        let Some(path) = self.workspace(slug) else { return Ok(()) };
+        let shared = seen.shared_tip(slug);
+        let target = match self.branch_instead(&own, shared, claim)? {
+            None => return Ok(()),
+            Some(Instead::Shared) => shared.unwrap_or(&seen.view.base),
+            Some(Instead::New) => &seen.view.base,
+        };
+        self.check_switch(slug, &path, target)
+    }
+
+    /// Returns the move that shows the session's branch to others, if it is ahead.
+    pub(crate) fn branch_move(&self, slug: &Slug, seen: &Seen) -> Result<Option<Move>> {
+        if self.repo.remote.is_none() {
+            return Ok(None);
+        }
+        let (Some(tip), shared) = (self.tip(slug)?, seen.view.branches.get(slug)) else { return Ok(None) };
+        if shared == Some(&tip) {
+            return Ok(None);
+        }
+        if self.apart(slug, seen)?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Move { name: slug.branch_ref(), from: shared.cloned(), to: Some(tip) }))
+    }
+
+    /// Says so when the session's branch went another way where others see it: nothing is shared then.
+    pub(crate) fn apart(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
+        let (Some(tip), Some(shared)) = (self.tip(slug)?, seen.view.branches.get(slug)) else {
+            return Ok(None);
+        };
+        // What waits to be merged was made of this branch.
+        let is_own = seen.shared_tip(slug).is_some_and(|made_of| made_of != shared);
+        if self.repo.remote.is_none() || is_own || self.repo.is_ancestor(shared, &tip)? {
+            return Ok(None);
+        }
+        let place = self.workspace_path(slug);
+        Ok(Some(format!(
+            "{} at {} has commits that are not here, and nothing is shared until they are: run `git -C {} pull --no-rebase {1} {0}`",
+            slug.branch(),
+            self.repo.remote.as_deref().unwrap_or_default(),
+            crate::quoted(place.display())
+        )))
+    }
+
+    /// Fails when the branch that others see has commits of this attempt whose work is not in this clone's: they would
+    /// be left behind.
+    pub(crate) fn check_whole(&self, slug: &Slug, seen: &Seen, record: &Record, tip: &Oid) -> Result<()> {
+        let Some(shared) = seen.view.branches.get(slug) else { return Ok(()) };
+        if self.apart(slug, seen)?.is_none() {
+            return Ok(());
+        }
+        // What was brought to a rewritten base has other names, and the old base is not the session's.
+        let mut asked = vec!["log", "--format=%s", "--cherry-pick", "--right-only", "--no-merges"];
+        let (between, base) = (format!("{tip}...{shared}"), format!("^{}", seen.view.base));
+        let begun = self.last_of_base(record, shared)?.unwrap_or_else(|| record.claim.base_commit.clone());
+        let begun = self.repo.commit(begun.as_str())?.map(|begun| format!("^{begun}"));
+        asked.extend([between.as_str(), base.as_str()]);
+        asked.extend(begun.as_deref());
+        let begin = format!("[{slug}] Claim session");
+        let left = self.repo.git.text(asked)?.lines().filter(|subject| *subject != begin).count();
+        if left == 0 {
+            return Ok(());
+        }
+        let (branch, remote) = (slug.branch(), self.repo.remote.as_deref().unwrap_or_default());
+        let place = crate::quoted(self.workspace_path(slug).display());
+        Err(Error::would_lose(format!(
+            "{branch} at {remote} has {left} commits that are not here and would not land: merge them, or when yours replace them, push yours with --force-with-lease"
+        ))
+        .next(format!("git -C {place} pull --no-rebase {remote} {branch}")))
+    }
+
+    /// Returns the move that takes a session's branch from what waits to be merged back to what that was made of.
+    pub(crate) fn taken_back(&self, slug: &Slug, seen: &Seen) -> Option<Move> {
+        let (shared, made_of) = (seen.view.branches.get(slug), seen.shared_tip(slug)?);
+        let is_here = self.repo.commit(made_of.as_str()).is_ok_and(|found| found.is_some());
+        (shared != Some(made_of) && is_here && self.repo.remote.is_some()).then(|| Move {
+            name: slug.branch_ref(),
+            from: shared.cloned(),
+            to: Some(made_of.clone()),
+        })
+    }
+
+    /// Commits files on the session's branch. A checkout of it follows, whatever else is changed there.
+    pub(crate) fn write_on_branch(
+        &self,
+        slug: &Slug,
+        files: &[(String, String)],
+        message: &str,
+    ) -> Result<Oid> {
+        self.change_on_branch(slug, message, |_| Ok(files.to_vec()))
+    }
+
+    /// As [`Self::write_on_branch`], with what `files` makes of the text that a path has now: in the checkout, where
+    /// somebody may be changing it, else on the branch. Nobody else writes meanwhile.
+    pub(crate) fn change_on_branch(
+        &self,
+        slug: &Slug,
+        message: &str,
+        files: impl FnOnce(&dyn Fn(&str) -> Result<Option<String>>) -> Result<Vec<(String, String)>>,
+    ) -> Result<Oid> {
+        let workspace = self.workspace(slug);
+        let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
+        let name = slug.branch_ref();
+        let _turn = self.repo.lock("branch")?;
+        // What a killed verb left half done is made whole by the look at it.
+        self.unfinished(slug)?;
+        if let Some(path) = &workspace {
+            self.check_checked_out(slug, path)?;
+        }
+        let tip = git
+            .oid(["rev-parse", "--verify", "--end-of-options", &format!("{name}^{{commit}}")])
+            .map_err(|_| {
+                Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
+                    .next(format!("sess work claim {slug}"))
+            })?;
+        // A clone of its own has objects of its own.
+        let repo = match &workspace {
+            Some(path) if self.is_clone(path) => crate::Repo::find_here(path)?,
+            _ => self.repo.clone(),
+        };
+        let files = &files(&|name| match &workspace {
+            Some(path) if is_inside(path, name) && path.join(name).is_file() => {
+                fs::read_to_string(path.join(name))
+                    .map(Some)
+                    .map_err(|error| Error::failed(format!("cannot read {name}: {error}")).next("git status"))
+            }
+            _ => repo.text_at(&tip, name),
+        })?;
+        // Asked before anything moves.
+        if let Some(path) = &workspace
+            && let Some((name, _)) = files.iter().find(|(name, _)| !is_inside(path, name))
+        {
+            return Err(Error::policy(format!("{name} would be written through a link"))
+                .next(format!("ls -l {}", crate::quoted(path.display()))));
+        }
+        let mut edits = Vec::new();
+        for (path, text) in files {
+            edits.push(Edit::Put(
+                path.clone(),
+                File { mode: PLAIN.to_owned(), oid: repo.write_blob(text.as_bytes())? },
+            ));
+        }
+        let tree = repo.edited(&tip, &edits)?;
+        if tree == repo.git.oid(["rev-parse", &format!("{tip}^{{tree}}")])? {
+            return Ok(tip);
+        }
+        let commit = self.commit_as_session(&repo, slug, &tree, &tip, message)?;
+        git.text(["update-ref", &name, commit.as_str(), tip.as_str()])?;
+        if let Some(path) = &workspace {
+            for (edit, (name, text)) in edits.iter().zip(files) {
+                let Edit::Put(_, File { mode, oid }) = edit else { continue };
+                git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
+                put(&path.join(name), text)?;
+            }
+            mark_plans(path);
+        }
+        Ok(commit)
+    }
+
+    fn commit_as_session(
+        &self,
+        repo: &crate::Repo,
+        slug: &Slug,
+        tree: &Oid,
+        tip: &Oid,
+        message: &str,
+    ) -> Result<Oid> {
+        let env = self.env(slug);
+        let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let args = ["commit-tree", tree.as_str(), "-p", tip.as_str(), "-F", "-"];
+        let ended = repo.git.run_with(args, Some(message.as_bytes()), &env, None)?;
+        if !ended.is_ok() {
+            return Err(crate::git::failed(&args, &ended));
+        }
+        ended.text().trim().parse().map_err(Error::failed)
+    }
+
+    /// Makes sure that the commits of a branch can be found again, whatever happens to it.
+    pub(crate) fn keep_for_rescue(&self, slug: &Slug, tip: &Oid) -> Result<()> {
+        self.repo.git.text(["update-ref", &rescue_ref(slug, tip), tip.as_str()])?;
+        Ok(())
+    }
+}
+
+/// Where the commits of a branch that goes away can be found again.
+pub(crate) fn rescue_ref(slug: &Slug, tip: &Oid) -> String {
+    format!("refs/intersession/rescue/{slug}/{}", tip.short())
+}
