@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod conversation;
+pub mod digest;
 pub mod exchange;
 pub mod id;
 pub mod key;

@@ -51,12 +51,21 @@ impl Reference {
             return Ok(Self::Key(key));
         }
         if let Some((prefix, id)) = text.split_once(':')
-            && let (Ok(source), Ok(id)) = (prefix.parse(), id.parse())
+            && let (Ok(source), Some(id)) = (prefix.parse(), native_id(id))
         {
             return Ok(Self::Native(source, id));
         }
-        Ok(text.parse().map_or(Self::Nothing, Self::Id))
+        Ok(native_id(text).map_or(Self::Nothing, Self::Id))
     }
+}
+
+/// Reads an id as the agent writes it whose session it is.
+pub fn native_id(text: &str) -> Option<SessionId> {
+    text.parse().ok().or_else(|| {
+        // Crush joins a sub-agent's id in characters that no id has here.
+        let plain = text.contains("$$").then(|| text.replace("$$", "--"))?;
+        plain.parse().ok()
+    })
 }
 
 /// `-` and a number from 1 up. Leading zeros are not a number anybody means.
@@ -92,6 +101,9 @@ mod tests {
         check("agent:Main:main", "Ok(Key(SessionKey(\"agent:main:main\")))");
         check("codex:abc", "Ok(Native(Codex, SessionId(\"abc\")))");
         check("nobody:abc", "Ok(Nothing)");
+        check("crush:m-2$$call_9", "Ok(Native(Crush, SessionId(\"m-2--call_9\")))");
+        check("m-2$$call_9", "Ok(Id(SessionId(\"m-2--call_9\")))");
+        check("m-2$call_9", "Ok(Nothing)");
     }
 
     proptest! {

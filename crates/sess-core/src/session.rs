@@ -296,6 +296,9 @@ pub struct Facts {
     /// It was spawned for a task, and ends with it.
     #[serde(skip_serializing_if = "is_default")]
     pub is_spawned: bool,
+    /// The owner took it out of the archive, its own agent's too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub is_unarchived: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -42,8 +42,7 @@ impl Reader for Amp {
             "messages" => telling.message(value),
             _ => ControlFlow::Continue(()),
         })?;
-        telling.told.is_torn = walked == Walked::ToDamage;
-        Ok(telling.told)
+        Ok(document::told(walked, telling.told))
     }
 }
 
@@ -70,6 +69,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
         }
         ControlFlow::Continue(())
     })?;
+    document::check(path, walked, is_spoken)?;
     if walked == Walked::Partly {
         said_at = None;
         if session.title.is_empty() {
@@ -158,7 +158,7 @@ impl Telling<'_, '_> {
         if body.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 
     fn result(&mut self, id: Option<String>, part: &Value) -> ControlFlow<()> {
@@ -172,7 +172,7 @@ impl Telling<'_, '_> {
         let is_error = code != 0 || json::field(run, "status").is_some_and(|status| status != "done");
         let call = json::field(part, "toolUseID").unwrap_or_default();
         let body = json::tool_result(call, content, is_error, self.last);
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 }
 

@@ -27,8 +27,10 @@ pub struct Catalogue {
 }
 
 struct Known {
-    standing: database::Standing,
+    stamp: database::Stamp,
     sessions: Vec<Foreign>,
+    /// What in the file could not be read, each as a sentence.
+    problems: Vec<String>,
 }
 
 /// What one look at all agents found.
@@ -63,6 +65,7 @@ impl Catalogue {
             let mut sessions = found.sessions;
             sessions.retain(|session| once.insert(session.id.clone()));
             without_circles(&mut sessions);
+            mark_orphans(&mut sessions);
             look.sessions.extend(sessions);
             look.problems.extend(found.problems);
         }
@@ -70,6 +73,18 @@ impl Catalogue {
             self.known.retain(|path, _| seen_paths.contains(path));
         }
         look
+    }
+}
+
+impl Catalogue {
+    /// Remembers titles that were made sure of, until their files change.
+    pub fn learn_titles(&mut self, sessions: &[Foreign]) {
+        for session in sessions.iter().filter(|session| session.is_title_sure && !session.is_snapshot) {
+            let known = self.known.get_mut(&session.place.path).into_iter().flat_map(|it| &mut it.sessions);
+            for known in known.filter(|known| known.id == session.id && !known.is_title_sure) {
+                (known.title, known.is_title_sure) = (session.title.clone(), true);
+            }
+        }
     }
 }
 
@@ -97,6 +112,14 @@ fn without_circles(sessions: &mut [Foreign]) {
     }
 }
 
+/// Marks the sub-agents whose parents are not there: nobody would find what they said otherwise.
+fn mark_orphans(sessions: &mut [Foreign]) {
+    let ids: HashSet<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
+    for session in sessions {
+        session.is_orphan = session.parent.as_ref().is_some_and(|parent| !ids.contains(parent));
+    }
+}
+
 /// What a reader tells its findings to.
 pub struct Listing<'a> {
     source: Source,
@@ -109,23 +132,37 @@ impl Listing<'_> {
     /// Adds the sessions that a file holds. `look` is asked when the file is new or changed;
     /// what it cannot read becomes a problem.
     pub(crate) fn visit(&mut self, path: &Path, look: impl FnOnce() -> Result<Vec<Foreign>>) {
-        let standing = match database::Standing::of(path) {
-            Ok(standing) => standing,
+        self.visit_parts(path, |_| look());
+    }
+
+    /// Adds the sessions that a file holds, as [`Self::visit`] does. `look` may also say of what in the file it leaves
+    /// out, each as a sentence.
+    pub(crate) fn visit_parts(
+        &mut self,
+        path: &Path,
+        look: impl FnOnce(&mut Vec<String>) -> Result<Vec<Foreign>>,
+    ) {
+        let stamp = match database::Stamp::of(path) {
+            Ok(stamp) => stamp,
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return,
             Err(error) => return self.left_out(&error),
         };
         self.seen.insert(path.to_owned());
         if let Some(known) = self.catalogue.known.get(path)
-            && known.standing == standing
+            && known.stamp == stamp
         {
-            self.look.sessions.extend(known.sessions.iter().cloned());
+            let (sessions, problems) = (known.sessions.clone(), known.problems.clone());
+            self.look.sessions.extend(sessions);
+            problems.into_iter().for_each(|what| self.problem(what));
             return;
         }
-        match look() {
+        let mut problems = Vec::new();
+        match look(&mut problems) {
             Ok(mut sessions) => {
-                sessions.iter_mut().for_each(|session| not_later(session, standing.changed_at()));
+                sessions.iter_mut().for_each(|session| not_later(session, stamp.changed_at()));
                 self.look.sessions.extend(sessions.iter().cloned());
-                self.catalogue.known.insert(path.to_owned(), Known { standing, sessions });
+                problems.iter().for_each(|what| self.problem(what.clone()));
+                self.catalogue.known.insert(path.to_owned(), Known { stamp, sessions, problems });
             }
             Err(error) => self.left_out(&error),
         }

@@ -9,6 +9,7 @@ mod record;
 
 use std::{borrow::Cow, collections::HashMap, ops::ControlFlow, path::Path};
 
+use memchr::memmem;
 use serde_json::Value;
 use sess_core::{
     Source, Timestamp,
@@ -76,6 +77,20 @@ impl Reader for Claude {
         });
     }
 
+    fn title(&self, session: &Foreign) -> Result<Option<String>> {
+        let mut lines = Lines::open(&session.place.path)?;
+        let mut titles = Titles::default();
+        while let Some(line) = lines.next()? {
+            if may_name(line)
+                && let Ok(record) = serde_json::from_slice::<Record<'_>>(line)
+                && !record.is_message()
+            {
+                titles.see(&record);
+            }
+        }
+        Ok(Some(titles.best()).filter(|title| !title.is_empty()))
+    }
+
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
         let links = Links::of(path)?;
@@ -121,7 +136,7 @@ fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
                 let meta: serde_json::Value = serde_json::from_slice(&meta).unwrap_or_default();
                 child.name = json::field(&meta, "agentType").map(str::to_owned);
                 if let Some(description) = json::field(&meta, "description") {
-                    child.title = json::title(description);
+                    (child.title, child.is_title_sure) = (json::title(description), true);
                 }
             }
             Ok(found.into_iter().collect())
@@ -161,7 +176,20 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     session.cwd = known.moved_to.or(known.cwd);
     session.branch = known.branch;
     session.title = known.titles.best();
+    // What the person called it last counts most.
+    session.is_title_sure = ends.is_whole() || ends.tail().any(|line| has(line, "\"custom-title\""));
     Ok(known.is_spoken.then_some(session))
+}
+
+/// Tells whether a line may be a record that names the session: those are short, and most lines are others.
+fn may_name(line: &[u8]) -> bool {
+    const SIZE_BYTES_MAX: usize = 64 << 10;
+    let kinds = ["\"custom-title\"", "\"ai-title\"", "\"last-prompt\"", "\"summary\""];
+    line.len() <= SIZE_BYTES_MAX && kinds.iter().any(|kind| has(line, kind))
+}
+
+fn has(line: &[u8], part: &str) -> bool {
+    memmem::find(line, part.as_bytes()).is_some()
 }
 
 /// What is found out of a session while it is listed.
@@ -232,13 +260,13 @@ struct Reading<'a, 'b> {
 
 impl Reading<'_, '_> {
     /// Tells a record; none when it cannot be read.
-    fn record(&mut self, record: &Record<'_>, is_rewound: bool) -> Option<ControlFlow<()>> {
+    fn record(&mut self, record: &Record<'_>, is_taken_back: bool) -> Option<ControlFlow<()>> {
         self.last = record.at().unwrap_or(self.last);
         let id = record.uuid.clone();
         Some(match &*record.kind {
-            "assistant" => self.reply(id, record.message()?, is_rewound),
+            "assistant" => self.reply(id, record.message()?, is_taken_back),
             "user" if record.is_hidden() || record.is_compact_summary => ControlFlow::Continue(()),
-            "user" => self.user(id, record.message()?, record.sub_agent(), is_rewound),
+            "user" => self.user(id, record.message()?, record.sub_agent(), is_taken_back),
             "attachment" => {
                 let prompt = record.queued_prompt().unwrap_or_default();
                 let text = without_wrappers(&prompt);
@@ -247,11 +275,11 @@ impl Reading<'_, '_> {
                 }
                 let mut body = json::empty(Role::User, self.last);
                 body.content.push(json::text(text));
-                self.give(Entry { id, body, is_rewound })
+                self.give(Entry { id, body, is_taken_back })
             }
             "system" if record.subtype.as_deref() == Some("compact_boundary") => {
                 // The summary, which comes with the next record, repeats what stands above it.
-                self.give(Entry { id, body: json::compaction("", self.last), is_rewound })
+                self.give(Entry { id, body: json::compaction("", self.last), is_taken_back })
             }
             kind => {
                 self.unknown += u64::from(!record::is_known(kind));
@@ -265,7 +293,7 @@ impl Reading<'_, '_> {
         id: Option<String>,
         message: Message,
         mut sub_agent: Option<String>,
-        is_rewound: bool,
+        is_taken_back: bool,
     ) -> ControlFlow<()> {
         let mut said = json::empty(Role::User, self.last);
         for mut part in parts(message.content) {
@@ -273,14 +301,14 @@ impl Reading<'_, '_> {
                 Some("tool_result") => {
                     if let Some(child) = sub_agent.take().as_deref().and_then(session_id) {
                         let body = json::sub_session(child, self.last);
-                        self.give(Entry { id: None, body, is_rewound })?;
+                        self.give(Entry { id: None, body, is_taken_back })?;
                     }
                     let content = part.get_mut("content").map(Value::take).unwrap_or_default();
                     let content = parts(content).into_iter().filter_map(block).collect();
                     let call = json::field(&part, "tool_use_id").unwrap_or_default();
                     let is_error = part.get("is_error").and_then(Value::as_bool).unwrap_or(false);
                     let body = json::tool_result(call, content, is_error, self.last);
-                    self.give(Entry { id: id.clone(), body, is_rewound })?;
+                    self.give(Entry { id: id.clone(), body, is_taken_back })?;
                 }
                 Some("text") => said.content.extend(typed(&part).map(json::text)),
                 _ => said.content.extend(block(part)),
@@ -289,16 +317,16 @@ impl Reading<'_, '_> {
         if said.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        self.give(Entry { id, body: said, is_rewound })
+        self.give(Entry { id, body: said, is_taken_back })
     }
 
     /// Puts a reply together whose blocks stand in records of their own.
-    fn reply(&mut self, id: Option<String>, message: Message, is_rewound: bool) -> ControlFlow<()> {
+    fn reply(&mut self, id: Option<String>, message: Message, is_taken_back: bool) -> ControlFlow<()> {
         let message_id = message.id.clone().unwrap_or_default();
         let goes_on = |pending: &Pending| {
             !message_id.is_empty()
                 && pending.message_id == message_id
-                && pending.entry.is_rewound == is_rewound
+                && pending.entry.is_taken_back == is_taken_back
         };
         let mut pending = match self.pending.take() {
             Some(pending) if goes_on(&pending) => pending,
@@ -306,7 +334,7 @@ impl Reading<'_, '_> {
                 self.pending = before;
                 self.flush()?;
                 let body = json::empty(Role::Assistant, self.last);
-                Pending { message_id, entry: Entry { id, body, is_rewound } }
+                Pending { message_id, entry: Entry { id, body, is_taken_back } }
             }
         };
         let body = &mut pending.entry.body;

@@ -48,7 +48,7 @@ impl Reader for Codex {
     }
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
-        let root = homes.variable("CODEX_HOME").unwrap_or_else(|| homes.home().join(".codex"));
+        let root = homes.codex();
         let index = Index::of(&root, listing);
         for (rollout, is_archived) in current(&root, &index, listing) {
             listing.visit(&rollout.path, || {
@@ -124,7 +124,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = if rollout.is_compressed {
-        Ends::of_stream(path, rollout::decompressed(path, file)?)?
+        Ends::of_stream(path, files::decompressed(path, file)?)?
     } else {
         Ends::of(path, &file, &metadata)?
     };
@@ -242,8 +242,8 @@ fn read_segment(
             end => end.is_some_and(|(end, _)| ordinal >= end),
         };
         if ordinal >= own_from {
-            let is_rewound = is_reverted || outline.is_rolled_back(number);
-            flow = reading.record(&line, &outline, is_rewound);
+            let is_taken_back = is_reverted || outline.is_rolled_back(number);
+            flow = reading.record(&line, &outline, is_taken_back);
         }
         Some(flow)
     })?;

@@ -255,6 +255,6 @@ impl Telling<'_, '_> {
     }
 
     fn give(&mut self, id: Option<String>, body: Body) -> ControlFlow<()> {
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 }

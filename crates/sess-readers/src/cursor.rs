@@ -10,6 +10,8 @@ use sess_core::Source;
 
 use crate::{Foreign, Homes, Listing, Reader, Result, Take, Told};
 
+pub(crate) use self::transcript::is_of_project;
+
 pub(crate) struct Cursor;
 
 impl Reader for Cursor {
@@ -21,7 +23,7 @@ impl Reader for Cursor {
         let places = [homes.config(), homes.home().join("Library/Application Support")];
         for place in places {
             let path = place.join("Cursor/User/globalStorage/state.vscdb");
-            listing.visit(&path, || editor::sessions(&path));
+            listing.visit_parts(&path, |problems| editor::sessions(&path, problems));
         }
         for project in listing.entries(&homes.home().join(".cursor/projects")) {
             transcript::list(&project.path.join("agent-transcripts"), None, listing);

@@ -46,7 +46,7 @@ pub(crate) struct Database {
 
 struct Opened {
     connection: Connection,
-    standing: Standing,
+    stamp: Stamp,
     access: Access,
 }
 
@@ -87,8 +87,7 @@ impl Database {
             };
             match opened.access {
                 Access::Still { counter }
-                    if Standing::of(&self.path)? != opened.standing
-                        || change_counter(&self.path) != counter =>
+                    if Stamp::of(&self.path)? != opened.stamp || change_counter(&self.path) != counter =>
                 {
                     continue;
                 }
@@ -126,20 +125,20 @@ impl Database {
 
     /// Opens it in the way that changes nothing; nothing comes when it changed meanwhile.
     fn open(&self) -> Result<Option<Opened>> {
-        let standing = Standing::of(&self.path)?;
+        let stamp = Stamp::of(&self.path)?;
         let database = |source| Error::Database { path: self.path.clone(), source };
-        let (connection, access) = if standing.log.is_none() {
+        let (connection, access) = if stamp.log.is_none() {
             let counter = change_counter(&self.path);
             (open(&address(&self.path, "?immutable=1"), READ_ONLY), Access::Still { counter })
-        } else if standing.is_shared && !self.is_copy_needed {
+        } else if stamp.is_shared && !self.is_copy_needed {
             // Without the second option SQLite would write to the `-shm`.
             (open(&address(&self.path, "?mode=ro&readonly_shm=1"), READ_ONLY), Access::Shared)
         } else {
-            let Some(copied) = Copied::of(&self.path, &standing)? else { return Ok(None) };
+            let Some(copied) = Copied::of(&self.path, &stamp)? else { return Ok(None) };
             (open(&copied.path, OpenFlags::SQLITE_OPEN_READ_WRITE), Access::Copy { _copied: copied })
         };
         let connection = connection.map_err(database)?;
-        Ok(Some(Opened { connection, standing, access }))
+        Ok(Some(Opened { connection, stamp, access }))
     }
 }
 
@@ -257,10 +256,10 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
 
 /// What tells whether a database changed: it and its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
-    database: Stamp,
+pub(crate) struct Stamp {
+    database: FileStamp,
     /// A log with something in it.
-    log: Option<Stamp>,
+    log: Option<FileStamp>,
     /// Somebody has it open, or had when it crashed.
     is_shared: bool,
 }
@@ -269,9 +268,9 @@ const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY;
 /// How long a lock of the database's owner is waited for.
 const BUSY_WITHIN: Duration = Duration::from_millis(250);
 
-type Stamp = (u64, u64, i64, i64);
+type FileStamp = (u64, u64, i64, i64);
 
-impl Standing {
+impl Stamp {
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let (_, database) = files::open(path)?;
         let beside = |suffix: &str| {
@@ -281,21 +280,20 @@ impl Standing {
         // A journal that was left behind is rolled back in the copy.
         let log = beside("-wal").or_else(|| beside("-journal"));
         let is_shared = beside("-wal").is_some() && beside("-shm").is_some();
-        Ok(Self { database: stamp(&database), log: log.as_ref().map(stamp), is_shared })
+        Ok(Self { database: file_stamp(&database), log: log.as_ref().map(file_stamp), is_shared })
     }
-}
 
-impl Standing {
     /// Returns when something was last written.
     pub(crate) fn changed_at(&self) -> Timestamp {
-        let ms =
-            |(_, _, seconds, nanos): Stamp| seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000);
+        let ms = |(_, _, seconds, nanos): FileStamp| {
+            seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)
+        };
         let log = self.log.map_or(i64::MIN, ms);
         Timestamp::from_millis_clamped(ms(self.database).max(log))
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (inode, size, seconds, nanos) = self.database;
         write!(f, "{inode}.{size}.{seconds}.{nanos}")?;
@@ -306,7 +304,7 @@ impl fmt::Display for Standing {
     }
 }
 
-pub(crate) fn stamp(metadata: &Metadata) -> Stamp {
+pub(crate) fn file_stamp(metadata: &Metadata) -> FileStamp {
     (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
@@ -321,7 +319,7 @@ impl Copied {
     ///
     /// The log may grow: half a transaction at its end does not count. When it is folded
     /// in the database changes, and when it starts anew its beginning does.
-    fn of(path: &Path, before: &Standing) -> Result<Option<Self>> {
+    fn of(path: &Path, before: &Stamp) -> Result<Option<Self>> {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let dir = tempfile::Builder::new()
             .prefix("sess-read-")
@@ -343,8 +341,7 @@ impl Copied {
             let mut target = File::create(beside(&copy, suffix)).map_err(io)?;
             io::copy(&mut { opened.0 }, &mut target).map_err(io)?;
         }
-        let is_same =
-            Standing::of(path)?.database == before.database && log_start(path).map_err(io)? == start;
+        let is_same = Stamp::of(path)?.database == before.database && log_start(path).map_err(io)? == start;
         Ok(is_same.then_some(Self { path: copy, _dir: dir }))
     }
 }
@@ -466,8 +463,8 @@ mod tests {
         Connection::open(&path)
             .and_then(|it| it.execute_batch("CREATE TABLE rows (n INTEGER)"))
             .expect("made");
-        let standing = Standing::of(&path).expect("there");
-        let copied = Copied::of(&path, &standing).expect("read").expect("nobody writes");
+        let stamp = Stamp::of(&path).expect("there");
+        let copied = Copied::of(&path, &stamp).expect("read").expect("nobody writes");
         let dir = copied.path.parent().expect("a directory").to_owned();
         assert_eq!(dir.metadata().expect("there").permissions().mode() & 0o777, 0o700);
         drop(copied);

@@ -328,6 +328,6 @@ impl Telling<'_, '_> {
         if body.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::{Error, Result};
+use crate::{Error, Result, Told};
 
 /// How much of a document's beginning is looked at to list it.
 const BEGINNING_SIZE_BYTES: u64 = 1 << 20;
@@ -51,7 +51,8 @@ pub(crate) fn walk(
     }
 }
 
-/// Walks through as much of a document's beginning as a list needs. What does not even begin as one is refused.
+/// Walks through as much of a document's beginning as a list needs. What does not even begin as one is refused;
+/// an empty one is not written yet.
 pub(crate) fn begin(
     path: &Path,
     mut file: &File,
@@ -60,12 +61,29 @@ pub(crate) fn begin(
 ) -> Result<Walked> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut first = [b'{'];
-    let _is_empty = file.read(&mut first).map_err(io)? == 0;
+    if file.read(&mut first).map_err(io)? == 0 {
+        return Ok(Walked::Through);
+    }
     if first[0] != b'{' && !first[0].is_ascii_whitespace() {
         return Err(Error::Format { path: path.to_owned(), what: "it is no document".to_owned() });
     }
     file.rewind().map_err(io)?;
     walk(path, file, BEGINNING_SIZE_BYTES, lists, give)
+}
+
+/// Refuses a document that is damaged before anything was said in it.
+pub(crate) fn check(path: &Path, walked: Walked, is_spoken: bool) -> Result<()> {
+    if walked != Walked::ToDamage || is_spoken {
+        return Ok(());
+    }
+    let what = "it breaks off, or is damaged, before anything that was said".to_owned();
+    Err(Error::Format { path: path.to_owned(), what })
+}
+
+/// Returns what is to be told of a walk through all of a document: what stands behind the damage is lost.
+pub(crate) fn told(walked: Walked, told: Told) -> Told {
+    let is_torn = walked == Walked::ToDamage;
+    Told { is_torn, bad: told.bad + u64::from(is_torn), ..told }
 }
 
 /// Returns a text field of the outermost object from a document's end, where a walk through

@@ -88,6 +88,11 @@ pub(crate) fn document(path: &Path) -> Result<Vec<u8>> {
     read_bounded(path, file)
 }
 
+/// Returns what was compressed as zstd, in little memory.
+pub(crate) fn decompressed<R: Read>(path: &Path, from: R) -> Result<impl Read + use<R>> {
+    zstd::Decoder::new(from).map_err(|source| Error::Io { path: path.to_owned(), source })
+}
+
 /// Reads all of a stream, up to the largest document.
 pub(crate) fn read_bounded(path: &Path, from: impl Read) -> Result<Vec<u8>> {
     let io = |source| Error::Io { path: path.to_owned(), source };
@@ -106,6 +111,8 @@ pub(crate) struct Ends {
     /// Empty when the head is the whole file.
     tail: Vec<u8>,
     is_whole: bool,
+    /// What was compressed ends before its end: nobody goes on writing such a file.
+    is_cut: bool,
 }
 
 impl Ends {
@@ -134,32 +141,40 @@ impl Ends {
                 tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
             }
         }
-        Ok(Self { is_whole: size <= whole, head, tail })
+        Ok(Self { is_whole: size <= whole, head, tail, is_cut: false })
     }
 
     /// Reads the beginning of what can only be read in order: there is no end to look at.
     pub(crate) fn of_stream(path: &Path, mut from: impl Read) -> Result<Self> {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let mut head = Vec::new();
+        let mut is_cut = false;
         loop {
             let part = HEAD_SIZE_BYTES + TAIL_SIZE_BYTES;
             let read = match from.by_ref().take(part).read_to_end(&mut head) {
                 // The rest was not written.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    is_cut = true;
+                    0
+                }
                 read => read.map_err(io)? as u64,
             };
             if read < part {
-                return Ok(Self { head, tail: Vec::new(), is_whole: true });
+                return Ok(Self { head, tail: Vec::new(), is_whole: true, is_cut });
             }
             if memchr(b'\n', &head).is_some() || head.len() as u64 >= FIRST_LINE_SIZE_BYTES_MAX {
                 head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
-                return Ok(Self { head, tail: Vec::new(), is_whole: false });
+                return Ok(Self { head, tail: Vec::new(), is_whole: false, is_cut });
             }
         }
     }
 
     /// Refuses a file of which nothing can be read. The first line of one may be half-written.
     pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        if self.is_cut {
+            let what = "it breaks off before anything was said".to_owned();
+            return Err(Error::Format { path: path.to_owned(), what });
+        }
         let is_record = |line: &[u8]| serde_json::from_slice::<IgnoredAny>(line).is_ok();
         let is_begun = self.head.starts_with(b"{") && memchr(b'\n', &self.head).is_none();
         let is_empty = self.head().chain(self.tail()).next().is_none();
@@ -206,6 +221,8 @@ pub(crate) struct Lines<R> {
     pub too_long: u64,
     /// The last line had no end.
     pub is_torn: bool,
+    /// What was compressed ended before its end.
+    is_cut: bool,
 }
 
 impl Lines<File> {
@@ -218,7 +235,7 @@ impl<R: Read> Lines<R> {
     pub(crate) fn new(path: &Path, from: R) -> Self {
         let from = BufReader::with_capacity(256 << 10, from);
         let path = path.to_owned();
-        Self { from, line: Vec::new(), path, used: 0, start: 0, too_long: 0, is_torn: false }
+        Self { from, line: Vec::new(), path, used: 0, start: 0, too_long: 0, is_torn: false, is_cut: false }
     }
 
     /// Returns the next line, without its end; `None` at the end of the stream.
@@ -244,7 +261,7 @@ impl<R: Read> Lines<R> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // A compressed stream whose end was not written.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    self.is_torn = true;
+                    (self.is_torn, self.is_cut) = (true, true);
                     break;
                 }
                 bytes => bytes?,
@@ -291,6 +308,9 @@ pub(crate) fn each<R: Read>(
         }
     }
     told.bad += lines.too_long;
+    // Nobody goes on writing a compressed file: what is missing is lost.
+    told.is_torn |= lines.is_cut;
+    told.bad += u64::from(lines.is_cut);
     Ok(flow.is_continue())
 }
 

@@ -13,15 +13,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use memchr::memmem;
 use serde_json::Value;
-use sess_core::Source;
-use sha2::{Digest, Sha256};
+use sess_core::{Source, digest::sha256};
 
 use self::{log::Log, message::Telling};
 use crate::{
     Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
     document::{self, Walked},
-    files::{self, Ends},
+    files::{self, Ends, Lines},
     json,
     session::session_id,
 };
@@ -62,6 +62,20 @@ impl Reader for Gemini {
         });
     }
 
+    fn title(&self, session: &Foreign) -> Result<Option<String>> {
+        let mut lines = Lines::open(&session.place.path)?;
+        let mut known = Known::default();
+        while let Some(line) = lines.next()? {
+            if has_summary(line)
+                && let Ok(Value::Object(mut record)) = serde_json::from_slice(line)
+            {
+                let set = record.remove("$set").and_then(|mut set| set.get_mut("summary").map(Value::take));
+                known.field("summary", set.unwrap_or_default());
+            }
+        }
+        Ok(known.summary.as_deref().map(json::title).filter(|title| !title.is_empty()))
+    }
+
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         let path = &session.place.path;
         let last = session.began_at();
@@ -69,9 +83,9 @@ impl Reader for Gemini {
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let log = Log::of(path)?;
             telling.told = log.told.clone();
-            log.each(path, |slot, message, is_rewound| match slot.summary {
-                Some(summary) => telling.compaction(summary, is_rewound),
-                None => telling.message(message, is_rewound),
+            log.each(path, |slot, message, is_taken_back| match slot.summary {
+                Some(summary) => telling.compaction(summary, is_taken_back),
+                None => telling.message(message, is_taken_back),
             })?;
             return Ok(telling.told);
         }
@@ -80,8 +94,7 @@ impl Reader for Gemini {
             "messages" => telling.message(value, false),
             _ => ControlFlow::Continue(()),
         })?;
-        telling.told.is_torn = walked == Walked::ToDamage;
-        Ok(telling.told)
+        Ok(document::told(walked, telling.told))
     }
 }
 
@@ -182,7 +195,13 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
     if !known.is_spoken {
         ends.check(path)?;
     }
-    Ok(known.session(path, &metadata))
+    let is_title_sure = ends.is_whole() || ends.tail().any(has_summary);
+    Ok(known.session(path, &metadata).map(|session| Foreign { is_title_sure, ..session }))
+}
+
+/// Tells whether a line may say what the session is called; what was said in it has an id first.
+fn has_summary(line: &[u8]) -> bool {
+    line.starts_with(b"{\"$set\"") && memmem::find(line, b"\"summary\"").is_some()
 }
 
 /// Names a session by the beginning of its document.
@@ -196,6 +215,7 @@ fn document_session(path: &Path) -> Result<Option<Foreign>> {
         }
         ControlFlow::Continue(())
     })?;
+    document::check(path, walked, known.is_spoken)?;
     if walked == Walked::Partly {
         known.summary = document::last_field(path, &file, "summary")?;
         if known.id.is_none() {
@@ -221,11 +241,11 @@ impl Projects {
         let mut by_hash = HashMap::new();
         for (path, slug) in projects {
             by_slug.extend(slug.as_str().map(|slug| (slug.to_owned(), path.clone())));
-            by_hash.insert(hash(path), path.clone());
+            by_hash.insert(sha256(path), path.clone());
         }
         // Of a directory that is only known by its hash, the current one may be the project.
         let around = homes.cwd().into_iter().flat_map(Path::ancestors).filter_map(Path::to_str);
-        by_hash.extend(around.map(|path| (hash(path), path.to_owned())));
+        by_hash.extend(around.map(|path| (sha256(path), path.to_owned())));
         Self { by_slug, by_hash }
     }
 
@@ -235,10 +255,6 @@ impl Projects {
         let marked = marked.filter(|path| PathBuf::from(path).is_absolute());
         marked.or_else(|| self.by_slug.get(name).cloned()).or_else(|| self.by_hash.get(name).cloned())
     }
-}
-
-fn hash(path: &str) -> String {
-    Sha256::digest(path).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_hash(name: &str) -> bool {

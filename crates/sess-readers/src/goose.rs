@@ -27,8 +27,7 @@ impl Reader for Goose {
     }
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
-        let moved = homes.variable("GOOSE_PATH_ROOT").map(|root| root.join("data"));
-        let dir = moved.unwrap_or_else(|| homes.data().join("goose")).join("sessions");
+        let dir = homes.goose_data().join("sessions");
         let path = dir.join("sessions.db");
         listing.visit(&path, || sessions(&path));
         for item in listing.entries(&dir) {
@@ -207,7 +206,7 @@ impl Telling<'_, '_> {
                 return ControlFlow::Continue(());
             }
             let body = json::compaction(texts.join("\n"), self.last);
-            return (self.take)(Entry { id, body, is_rewound: false });
+            return (self.take)(Entry { id, body, is_taken_back: false });
         }
         self.is_compacted = !is("agentVisible");
         let role = match &*role {
@@ -229,12 +228,12 @@ impl Telling<'_, '_> {
             }
         }
         for body in results {
-            (self.take)(Entry { id: id.clone(), body, is_rewound: false })?;
+            (self.take)(Entry { id: id.clone(), body, is_taken_back: false })?;
         }
         if said.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id, body: said, is_rewound: false })
+        (self.take)(Entry { id, body: said, is_taken_back: false })
     }
 
     /// Returns the block that a part is; none for what passes between goose and its window.

@@ -6,6 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The variables that say where an agent keeps its sessions: who is to find them needs all of them.
+pub const MOVERS: [&str; 7] = [
+    "XDG_DATA_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+    "OPENCODE_DB",
+    "GOOSE_PATH_ROOT",
+    "OPENCLAW_STATE_DIR",
+];
+
 /// A user's home directory, and the variables that move parts of it.
 #[derive(Clone, Debug, Default)]
 pub struct Homes {
@@ -64,18 +75,40 @@ impl Homes {
     }
 
     /// Returns where Claude Code keeps everything.
-    pub(crate) fn claude(&self) -> PathBuf {
+    pub fn claude(&self) -> PathBuf {
         self.variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.join(".claude"))
     }
 
+    /// Returns where Claude Code keeps its servers: beside its directory, unless that was moved.
+    pub fn claude_servers(&self) -> PathBuf {
+        self.variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.clone()).join(".claude.json")
+    }
+
+    /// Returns where Codex keeps everything.
+    pub fn codex(&self) -> PathBuf {
+        self.variable("CODEX_HOME").unwrap_or_else(|| self.home.join(".codex"))
+    }
+
     /// Returns where Gemini CLI keeps everything.
-    pub(crate) fn gemini(&self) -> PathBuf {
+    pub fn gemini(&self) -> PathBuf {
         self.variable("GEMINI_CLI_HOME").unwrap_or_else(|| self.home.clone()).join(".gemini")
     }
 
     /// Returns where OpenClaw keeps everything.
     pub(crate) fn openclaw(&self) -> PathBuf {
         self.variable("OPENCLAW_STATE_DIR").unwrap_or_else(|| self.home.join(".openclaw"))
+    }
+
+    /// Returns where goose keeps its sessions and whatever else it remembers.
+    pub fn goose_data(&self) -> PathBuf {
+        let moved = self.variable("GOOSE_PATH_ROOT").map(|root| root.join("data"));
+        moved.unwrap_or_else(|| self.data().join("goose"))
+    }
+
+    /// Returns where goose is configured.
+    pub fn goose_config(&self) -> PathBuf {
+        let moved = self.variable("GOOSE_PATH_ROOT").map(|root| root.join("config"));
+        moved.unwrap_or_else(|| self.config().join("goose"))
     }
 
     /// Returns `$XDG_DATA_HOME`, or where it is when nobody says.

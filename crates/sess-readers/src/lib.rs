@@ -22,11 +22,13 @@ mod json;
 mod live;
 mod openclaw;
 mod opencode;
+mod plan;
 mod repository;
 mod retention;
 mod search;
 mod session;
 pub mod snapshot;
+mod titles;
 mod zed;
 
 use std::ops::ControlFlow;
@@ -35,13 +37,15 @@ use sess_core::Source;
 
 pub use catalogue::{Catalogue, Listing, Look, Problem};
 pub use error::{Error, Result};
-pub use homes::Homes;
+pub use homes::{Homes, MOVERS};
 pub use live::{Live, Status, live};
 pub use opencode::opencode_caller;
+pub use plan::kept_plan;
 pub use repository::{branch, common_dir, worktrees};
 pub use retention::{Age, Sweep, sweep};
 pub use search::{BadPattern, Before, Gathered, Hit, Hits, Matcher, Term, Terms, search};
 pub use session::{Entry, Foreign, Place, Told};
+pub use titles::{make_sure, title};
 
 /// Receives messages, oldest first, and says when it has enough.
 pub type Take<'a> = dyn FnMut(Entry) -> ControlFlow<()> + 'a;
@@ -56,8 +60,14 @@ pub trait Reader: Send + Sync {
     /// Names every session that there is, sub-agents' too, without reading whole transcripts.
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>);
 
-    /// Hands over a session's messages, oldest first, with what was compacted or rewound.
+    /// Hands over a session's messages, oldest first, with what was compacted or taken back.
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told>;
+
+    /// Returns what a session is called by all of its file; none when nothing in it says that. Asked only where the
+    /// title is not sure.
+    fn title(&self, _session: &Foreign) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Tells whether all that a session says is in the file that its place names, or in the
     /// database and its log.
@@ -90,6 +100,11 @@ pub fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
     }
     let reader = reader(session.source).ok_or_else(|| Error::Gone(session.place.path.clone()))?;
     reader.read(session, take)
+}
+
+/// Tells whether all that a session says is in the file whose stamp is known.
+pub fn is_in_one_file(session: &Foreign) -> bool {
+    session.is_snapshot || reader(session.source).is_some_and(|reader| reader.is_in_one_file(session))
 }
 
 /// Returns the reader of a source's sessions; none for our own.

@@ -8,7 +8,7 @@ mod legacy;
 mod telling;
 mod tree;
 
-use std::{collections::HashMap, io::Read, ops::ControlFlow, path::Path};
+use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
@@ -86,10 +86,12 @@ impl Events {
         mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
     ) -> Result<()> {
         match self {
-            Self::File if path.extension().is_some_and(|extension| extension == "zst") => {
-                files::each(Lines::new(path, plain(path, files::open(path)?.0)?), told, |_, line| take(line))
-                    .map(drop)
-            }
+            Self::File if path.extension().is_some_and(|extension| extension == "zst") => files::each(
+                Lines::new(path, files::decompressed(path, files::open(path)?.0)?),
+                told,
+                |_, line| take(line),
+            )
+            .map(drop),
             Self::File => files::each(Lines::open(path)?, told, |_, line| take(line)).map(drop),
             Self::Archive(bytes) => {
                 files::each(Lines::new(path, bytes.as_slice()), told, |_, line| take(line)).map(drop)
@@ -123,12 +125,8 @@ impl Event {
     }
 }
 
-fn plain<R: Read>(path: &Path, from: R) -> Result<impl Read> {
-    zstd::Decoder::new(from).map_err(|source| Error::Io { path: path.to_owned(), source })
-}
-
 fn decompressed(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
-    files::read_bounded(path, plain(path, bytes)?)
+    files::read_bounded(path, files::decompressed(path, bytes)?)
 }
 
 fn event(connection: &Connection, session: &SessionId, key: i64) -> rusqlite::Result<Option<Event>> {

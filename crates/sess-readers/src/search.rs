@@ -9,7 +9,7 @@ mod terms;
 use std::{
     borrow::Cow,
     cmp::Reverse,
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io::Read,
     ops::{ControlFlow, Range},
     sync::{
@@ -23,7 +23,7 @@ use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
-use crate::{Entry, Foreign, Result, files, read};
+use crate::{Entry, Foreign, Result, Told, files, read};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -200,7 +200,7 @@ fn literals(pattern: &str) -> Vec<String> {
 
 /// Returns what is searched of an entry: what was said and not taken back.
 fn said(entry: &Entry) -> Option<String> {
-    let is_said = entry.body.role != Role::System && !entry.is_rewound;
+    let is_said = entry.body.role != Role::System && !entry.is_taken_back;
     is_said.then(|| entry.body.plain_text())
 }
 
@@ -217,7 +217,6 @@ pub struct Hit {
     pub at: Timestamp,
     /// As it was searched.
     pub text: String,
-    pub found: Range<usize>,
 }
 
 /// What a search came to.
@@ -227,6 +226,8 @@ pub struct Hits {
     pub hits: Vec<Hit>,
     /// Sessions that could not be read, and why.
     pub problems: Vec<(usize, String)>,
+    /// What sessions are called by all of their files, where these were read and the ends alone were not sure of it.
+    pub titles: HashMap<usize, String>,
     /// There may be older ones.
     pub is_cut: bool,
 }
@@ -321,15 +322,20 @@ impl Task<'_> {
             if let Some(text) = said(&entry) {
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 let text = self.matcher.seen(text);
-                if let Some(found) = self.matcher.find(&text).filter(|_| is_older) {
+                if is_older && self.matcher.find(&text).is_some() {
                     let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
-                    self.add(Hit { session: number, message_id, seq, role, at, text, found });
+                    self.add(Hit { session: number, message_id, seq, role, at, text });
                 }
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if let Err(error) = told {
-            self.problem(number, &error);
+        match told {
+            Err(error) => self.problem(number, &error),
+            Ok(Told { title: Some(title), .. }) if !session.is_title_sure => {
+                let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+                hits.titles.insert(number, title);
+            }
+            Ok(_) => {}
         }
     }
 

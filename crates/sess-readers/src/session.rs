@@ -7,7 +7,7 @@ use std::{
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
-use crate::{Result, database::Standing};
+use crate::{Result, cursor, database::Stamp};
 
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Foreign {
     pub id: SessionId,
     /// May be empty.
     pub title: String,
+    /// Whether all that says what it is called was looked at: the middle of a long file is not, for a list.
+    pub is_title_sure: bool,
     pub cwd: Option<String>,
     pub branch: Option<String>,
     pub created_at: Option<Timestamp>,
@@ -26,6 +28,8 @@ pub struct Foreign {
     pub parent: Option<SessionId>,
     /// What the agent calls a sub-agent.
     pub name: Option<String>,
+    /// It is a sub-agent's, and the session that it was started from is gone.
+    pub is_orphan: bool,
     pub is_archived: bool,
     /// How many messages it has, where that is known without reading it.
     pub num_messages: Option<u64>,
@@ -49,12 +53,14 @@ impl Foreign {
             source,
             id,
             title: String::new(),
+            is_title_sure: true,
             cwd: None,
             branch: None,
             created_at: None,
             updated_at,
             parent: None,
             name: None,
+            is_orphan: false,
             is_archived: false,
             num_messages: None,
             place,
@@ -64,12 +70,25 @@ impl Foreign {
 
     /// Returns what is another text as soon as the file that keeps it changes.
     pub fn stamp(&self) -> Result<String> {
-        Ok(Standing::of(&self.place.path)?.to_string())
+        Ok(Stamp::of(&self.place.path)?.to_string())
     }
 
     /// Returns when the file that keeps it last changed; of a database also its log.
     pub fn changed_at(&self) -> Option<Timestamp> {
-        Some(Standing::of(&self.place.path).ok()?.changed_at())
+        Some(Stamp::of(&self.place.path).ok()?.changed_at())
+    }
+
+    /// Tells whether it is a part of another session, and no entry of a list.
+    pub fn is_part(&self) -> bool {
+        (self.parent.is_some() || self.name.is_some()) && !self.is_orphan
+    }
+
+    /// Tells whether it ran in a directory, as far as its agent says: by the name of its project where it keeps no more.
+    pub fn ran_in(&self, dir: &str) -> bool {
+        match &self.cwd {
+            Some(cwd) => cwd == dir,
+            None => self.source == Source::Cursor && cursor::is_of_project(&self.place.path, dir),
+        }
     }
 
     /// Returns when it began, as far as that is known: what has no time was said then.
@@ -94,7 +113,7 @@ pub struct Entry {
     pub id: Option<String>,
     pub body: Body,
     /// It was taken back: still on record, no part of the conversation any more.
-    pub is_rewound: bool,
+    pub is_taken_back: bool,
 }
 
 /// What became of the parts of a session that are no messages.
@@ -115,6 +134,25 @@ pub struct Told {
 /// Names a record in little memory; two of one session are told apart but for one chance in 10^13.
 pub(crate) fn name(id: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(id)
+}
+
+/// Tells for each of `len` records whether it stands on the way from the leaf to the root.
+pub(crate) fn on_way_to_root(
+    len: usize,
+    leaf: Option<u32>,
+    parent: impl Fn(usize) -> Option<u32>,
+) -> Vec<bool> {
+    let mut is_on_way = vec![false; len];
+    let mut next = leaf;
+    while let Some(place) = next {
+        let place = place as usize;
+        // Parents may form a loop.
+        if std::mem::replace(&mut is_on_way[place], true) {
+            break;
+        }
+        next = parent(place);
+    }
+    is_on_way
 }
 
 /// Makes a session id of another agent's, whatever it is made of.

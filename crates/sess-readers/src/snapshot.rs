@@ -11,8 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sess_core::{SessionId, Source, Timestamp, message::Body};
-use sha2::{Digest as _, Sha256};
+use sess_core::{SessionId, Source, Timestamp, digest::sha256, message::Body};
 
 use crate::{Entry, Error, Foreign, Listing, Place, Result, Take, Told, files};
 
@@ -80,9 +79,8 @@ impl Chunk {
         let (file, _) = files::open(&path)?;
         let io = |source| Error::Io { path: path.clone(), source };
         let mut content = Vec::new();
-        let unpacked = zstd::Decoder::new(file).map_err(io)?;
         let limit = self.size_bytes.min(CHUNK_SIZE_BYTES_MAX) + 1;
-        unpacked.take(limit).read_to_end(&mut content).map_err(io)?;
+        files::decompressed(&path, file)?.take(limit).read_to_end(&mut content).map_err(io)?;
         if content.len() as u64 != self.size_bytes || sha256(&content) != self.sha256 {
             return Err(Error::Format { path, what: "it is not what was written".to_owned() });
         }
@@ -152,7 +150,7 @@ struct Line<B> {
 
 /// Writes an entry as a line of a chunk, with its end.
 pub fn line(entry: &Entry) -> String {
-    let line = Line { id: entry.id.clone(), rewound: entry.is_rewound, body: &entry.body };
+    let line = Line { id: entry.id.clone(), rewound: entry.is_taken_back, body: &entry.body };
     serde_json::to_string(&line).expect("a message body has string keys only") + "\n"
 }
 
@@ -161,7 +159,7 @@ pub fn entries(content: &[u8]) -> impl Iterator<Item = Entry> {
     let lines = content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.filter_map(|line| {
         let Line { id, rewound, body } = serde_json::from_slice::<Line<Body>>(line).ok()?;
-        Some(Entry { id, body, is_rewound: rewound })
+        Some(Entry { id, body, is_taken_back: rewound })
     })
 }
 
@@ -233,8 +231,4 @@ pub fn manifests(dir: &Path) -> Result<Vec<(Source, SessionId, PathBuf)>> {
         }
     }
     Ok(found)
-}
-
-fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -54,11 +54,15 @@ impl Reader for Zed {
         let format = |what: String| Error::Format { path: path.clone(), what };
         let data = data.ok_or_else(|| format(format!("thread {} is too large", session.id)))?;
         let document = match &*kind {
-            "zstd" => {
-                let plain = zstd::Decoder::new(data.as_slice());
-                let io = |source| Error::Io { path: path.clone(), source };
-                files::read_bounded(path, plain.map_err(io)?)?
-            }
+            "zstd" => files::decompressed(path, data.as_slice())
+                .and_then(|from| files::read_bounded(path, from))
+                .map_err(|error| match error {
+                    // Not the whole database: this thread in it.
+                    Error::Io { source, .. } => {
+                        format(format!("thread {} cannot be decompressed: {source}", session.id))
+                    }
+                    error => error,
+                })?,
             "json" => data,
             kind => return Err(format(format!("thread {} is kept as \"{kind}\"", session.id))),
         };
@@ -230,7 +234,7 @@ impl Telling<'_, '_> {
         let is_error = result.get("is_error").and_then(Value::as_bool).unwrap_or(false);
         let mut body = json::tool_result(call, content, is_error, self.at);
         body.tool_name = json::field(result, "tool_name").map(str::to_owned);
-        (self.take)(Entry { id: None, body, is_rewound: false })
+        (self.take)(Entry { id: None, body, is_taken_back: false })
     }
 
     /// Returns the blocks of a content, each `{kind: value}`.
@@ -272,7 +276,7 @@ impl Telling<'_, '_> {
         if body.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 }
 

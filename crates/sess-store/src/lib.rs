@@ -75,6 +75,10 @@ pub trait Sessions: Send + Sync {
     /// Returns those of these ids that are stored, deleted ones left out.
     async fn known_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>>;
 
+    /// Tells whether nothing of another agent's session is kept here but what the owner said about it: no message, no
+    /// plan and no run.
+    async fn is_bare(&self, id: &SessionId) -> Result<bool>;
+
     /// Returns the sessions that `parent` spawned itself, oldest first.
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>>;
 
@@ -602,6 +606,8 @@ pub struct Reach {
     pub dirs: Vec<String>,
     /// Archived ones as well.
     pub with_archived: bool,
+    /// No bare ones (`Store::is_bare`).
+    pub without_bare: bool,
     /// None of these.
     pub except: Vec<SessionId>,
 }
@@ -618,6 +624,7 @@ impl Reach {
             sources: Vec::new(),
             dirs: Vec::new(),
             with_archived: false,
+            without_bare: false,
             except: Vec::new(),
         }
     }
@@ -673,6 +680,8 @@ pub struct SessionFilter {
     /// Only sessions that ran in one of these directories or below it; in any when empty.
     pub dirs: Vec<String>,
     pub archived: Archived,
+    /// No bare ones (`Store::is_bare`).
+    pub without_bare: bool,
     pub except: Vec<SessionId>,
 }
 

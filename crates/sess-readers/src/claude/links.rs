@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::{
     Result, Told,
     files::{self, Lines},
-    session::name,
+    session::{name, on_way_to_root},
 };
 
 /// The tree that the records of one file form: a few dozen bytes a record.
@@ -117,16 +117,7 @@ impl Links {
 /// Walks from the leaf to the root; then adds what hangs beside that path without anybody
 /// speaking there: results of tools that ran at the same time.
 fn live(nodes: &[Node], leaf: Option<u32>) -> Vec<bool> {
-    let mut live = vec![false; nodes.len()];
-    let mut next = leaf;
-    while let Some(place) = next {
-        let place = place as usize;
-        // Parents may form a loop.
-        if std::mem::replace(&mut live[place], true) {
-            break;
-        }
-        next = nodes[place].parent;
-    }
+    let mut live = on_way_to_root(nodes.len(), leaf, |place| nodes[place].parent);
     for (place, node) in nodes.iter().enumerate() {
         if !live[place] && !node.is_spoken {
             live[place] = node.parent.is_none_or(|parent| live[parent as usize]);

@@ -58,7 +58,7 @@ pub(super) struct Reading<'a, 'b> {
     /// When the last record was written: one without a time belongs there.
     last: Timestamp,
     model: Option<String>,
-    is_rewound: bool,
+    is_taken_back: bool,
     /// Which sub-agents were told of already.
     children: HashSet<String>,
     /// Calls that start a sub-agent, whose result names it.
@@ -76,7 +76,7 @@ impl<'a, 'b> Reading<'a, 'b> {
             pending: None,
             last: session.began_at(),
             model: None,
-            is_rewound: false,
+            is_taken_back: false,
             children: HashSet::new(),
             spawns: HashSet::new(),
             peers: HashMap::new(),
@@ -95,9 +95,14 @@ impl<'a, 'b> Reading<'a, 'b> {
         self.peers.insert(self.own_path.clone(), thread.to_owned());
     }
 
-    pub(super) fn record(&mut self, line: &Line<'_>, outline: &Outline, is_rewound: bool) -> ControlFlow<()> {
+    pub(super) fn record(
+        &mut self,
+        line: &Line<'_>,
+        outline: &Outline,
+        is_taken_back: bool,
+    ) -> ControlFlow<()> {
         self.last = line.at().unwrap_or(self.last);
-        self.is_rewound = is_rewound;
+        self.is_taken_back = is_taken_back;
         if SILENT.contains(&&*line.kind) {
             return GO_ON;
         }
@@ -215,8 +220,10 @@ impl<'a, 'b> Reading<'a, 'b> {
                 self.give_reply(id, body)
             }
             "Plan" => {
-                let text = json::text(json::field(&item, "text").unwrap_or_default());
-                self.reply(id, text)
+                let plan = json::field(&item, "text").unwrap_or_default();
+                // As the model writes it, and as older releases keep it: a plan is told from other words.
+                let text = format!("<proposed_plan>\n{}\n</proposed_plan>", plan.trim());
+                self.reply(id, json::text(if plan.is_empty() { "" } else { &text }))
             }
             "Reasoning" => self.think(id, item::reasoning(&item)),
             "ContextCompaction" if !outline.has_compactions => self.compacted(""),
@@ -312,7 +319,7 @@ impl<'a, 'b> Reading<'a, 'b> {
             return GO_ON;
         }
         if let Some(pending) = &mut self.pending
-            && (&pending.id, &id, pending.is_rewound) == (&None, &None, self.is_rewound)
+            && (&pending.id, &id, pending.is_taken_back) == (&None, &None, self.is_taken_back)
         {
             pending.body.content.push(block);
             return GO_ON;
@@ -326,7 +333,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         self.flush()?;
         body.model = self.model.clone();
         if !body.content.is_empty() {
-            self.pending = Some(Entry { id, body, is_rewound: self.is_rewound });
+            self.pending = Some(Entry { id, body, is_taken_back: self.is_taken_back });
         }
         GO_ON
     }
@@ -351,7 +358,7 @@ impl<'a, 'b> Reading<'a, 'b> {
             return GO_ON;
         }
         self.flush()?;
-        (self.take)(Entry { id, body, is_rewound: self.is_rewound })
+        (self.take)(Entry { id, body, is_taken_back: self.is_taken_back })
     }
 
     pub(super) fn flush(&mut self) -> ControlFlow<()> {

@@ -1,13 +1,12 @@
 //! The files that threads are kept in, and what their names say.
 
 use std::{
-    fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    Error, Result,
+    Result,
     files::{self, Item, Lines},
 };
 
@@ -84,12 +83,8 @@ pub(super) fn find(beside: &Path, id: &str) -> Option<Rollout> {
 pub(super) fn lines(path: &Path) -> Result<Lines<Box<dyn Read>>> {
     let (file, _) = files::open(path)?;
     let from: Box<dyn Read> = match path.extension() {
-        Some(extension) if extension == "zst" => Box::new(decompressed(path, file)?),
+        Some(extension) if extension == "zst" => Box::new(files::decompressed(path, file)?),
         _ => Box::new(file),
     };
     Ok(Lines::new(path, from))
-}
-
-pub(super) fn decompressed(path: &Path, file: File) -> Result<impl Read + use<>> {
-    zstd::Decoder::new(file).map_err(|source| Error::Io { path: path.to_owned(), source })
 }

@@ -50,7 +50,8 @@ impl Composer {
     }
 }
 
-pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+/// Names the conversations of a store. Those that cannot be read are one problem.
+pub(super) fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let changed_at = files::modified(&files::open(path)?.1);
     let found = database::look(path, |connection| {
         if !Table::of(connection, TABLE)?.has_all(&["key", "value"]) {
@@ -61,17 +62,42 @@ pub(super) fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "SELECT key, value FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'",
         )?;
         let mut rows = statement.query(())?;
-        let mut sessions = Vec::new();
+        let (mut sessions, mut damaged) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
             let key = database::text(row, 0).unwrap_or_default();
             let Some(id) = key.strip_prefix(COMPOSER).and_then(|id| id.parse().ok()) else { continue };
             let value = database::text(row, 1).unwrap_or_default();
-            let Some(composer) = Composer::parse(&value).filter(|it| it.is_of(&id)) else { continue };
+            let Some(composer) = Composer::parse(&value) else {
+                // One that was deleted may leave its key.
+                if !value.is_empty() {
+                    damaged.push(id);
+                }
+                continue;
+            };
+            if !composer.is_of(&id) {
+                continue;
+            }
             sessions.extend(session(connection, path, id, &composer, changed_at)?);
         }
-        Ok(Some(sessions))
+        Ok(Some((sessions, damaged)))
     })?;
-    found.ok_or_else(|| database::unknown_schema(path, TABLE))
+    let (sessions, damaged) = found.ok_or_else(|| database::unknown_schema(path, TABLE))?;
+    problems.extend(left_out(path, &damaged));
+    Ok(sessions)
+}
+
+/// Says which conversations are damaged, the first few by their ids.
+fn left_out(path: &Path, damaged: &[SessionId]) -> Option<String> {
+    const NAMED_MAX: usize = 5;
+    let named: Vec<&str> = damaged.iter().take(NAMED_MAX).map(SessionId::as_str).collect();
+    let more = match damaged.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!damaged.is_empty()).then(|| {
+        let (count, path, named) = (damaged.len(), path.display(), named.join(", "));
+        format!("{count} conversation(s) in {path} cannot be read and are left out: {named}{more}")
+    })
 }
 
 /// Names a conversation; nothing when nobody said anything in it.
@@ -220,7 +246,7 @@ impl Telling<'_, '_> {
         if body.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id, body, is_rewound: false })
+        (self.take)(Entry { id, body, is_taken_back: false })
     }
 }
 

@@ -52,6 +52,18 @@ fn below(dir: &Path, parent: Option<&str>, depth: usize, listing: &mut Listing<'
     }
 }
 
+/// Tells whether a transcript lies in the project that is named after a directory.
+pub(crate) fn is_of_project(path: &Path, dir: &str) -> bool {
+    let mut above = path.ancestors().skip_while(|dir| !dir.ends_with("agent-transcripts"));
+    let project = above.nth(1).and_then(Path::file_name).and_then(|name| name.to_str());
+    project.is_some_and(|project| plain_parts(project).eq(plain_parts(dir)))
+}
+
+/// Returns what is left of a directory in the name of its project: all that is no letter or digit became a dash.
+fn plain_parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty())
+}
+
 #[derive(Deserialize)]
 struct Line {
     role: Option<String>,
@@ -125,7 +137,7 @@ fn give(role: Role, blocks: Vec<Block>, session: &Foreign, take: &mut Take<'_>) 
     // Nobody wrote down when it was said.
     let mut body = json::empty(role, session.updated_at);
     body.content = blocks;
-    take(Entry { id: None, body, is_rewound: false })
+    take(Entry { id: None, body, is_taken_back: false })
 }
 
 fn block(mut part: Value, is_user: bool) -> Option<Block> {

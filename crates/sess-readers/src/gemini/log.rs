@@ -32,7 +32,7 @@ pub(super) struct Slot {
     place: Option<usize>,
     /// Here a summary took the place of what came before.
     pub summary: Option<String>,
-    is_rewound: bool,
+    is_taken_back: bool,
     is_spoken: bool,
 }
 
@@ -118,8 +118,8 @@ impl Log {
                 let there = checkpoint.1.pointer_mut(&format!("/$set/messages/{place}"));
                 message = there.map(Value::take).unwrap_or_default();
             }
-            let is_rewound = slot.is_rewound;
-            if give(slot, message, is_rewound).is_break() {
+            let is_taken_back = slot.is_taken_back;
+            if give(slot, message, is_taken_back).is_break() {
                 break;
             }
         }
@@ -154,7 +154,7 @@ impl Replay {
             return;
         }
         let is_spoken = matches!(kind, Some("user" | "gemini"));
-        self.add(id, Slot { start, len, place, summary: None, is_rewound: false, is_spoken }, known);
+        self.add(id, Slot { start, len, place, summary: None, is_taken_back: false, is_spoken }, known);
     }
 
     fn add(&mut self, id: u64, slot: Slot, known: &mut Known) {
@@ -171,7 +171,7 @@ impl Replay {
             self.live.iter().position(|(live, _)| *live == id).unwrap_or(self.gap.min(self.live.len()));
         for (id, slot) in self.live.drain(from..) {
             known.remove(&id);
-            self.log.slots[slot].is_rewound = true;
+            self.log.slots[slot].is_taken_back = true;
         }
     }
 
@@ -207,8 +207,14 @@ impl Replay {
                 known.remove(id);
             }
             let (start, len) = line;
-            let slot =
-                Slot { start, len, place: None, summary: Some(summary), is_rewound: false, is_spoken: false };
+            let slot = Slot {
+                start,
+                len,
+                place: None,
+                summary: Some(summary),
+                is_taken_back: false,
+                is_spoken: false,
+            };
             let at = self.log.slots.len();
             self.log.slots.push(slot);
             let ids: Vec<(u64, usize)> = summary_ids.into_iter().map(|id| (id, at)).collect();

@@ -25,12 +25,12 @@ impl<'a, 'b> Telling<'a, 'b> {
         Self { take, told: Told::default(), last }
     }
 
-    pub(super) fn compaction(&mut self, summary: String, is_rewound: bool) -> ControlFlow<()> {
+    pub(super) fn compaction(&mut self, summary: String, is_taken_back: bool) -> ControlFlow<()> {
         let body = json::compaction(summary, self.last);
-        (self.take)(Entry { id: None, body, is_rewound })
+        (self.take)(Entry { id: None, body, is_taken_back })
     }
 
-    pub(super) fn message(&mut self, mut message: Value, is_rewound: bool) -> ControlFlow<()> {
+    pub(super) fn message(&mut self, mut message: Value, is_taken_back: bool) -> ControlFlow<()> {
         self.last = message.get("timestamp").and_then(json::instant).unwrap_or(self.last);
         let role = match json::field(&message, "type") {
             Some("user") => Role::User,
@@ -52,28 +52,28 @@ impl<'a, 'b> Telling<'a, 'b> {
         body.model = json::field(&message, "model").map(str::to_owned);
         body.usage = message.get("tokens").and_then(usage);
         let calls = message.get_mut("toolCalls").map(Value::take).unwrap_or_default();
-        let Value::Array(mut calls) = calls else { return self.give(&message, body, is_rewound) };
+        let Value::Array(mut calls) = calls else { return self.give(&message, body, is_taken_back) };
         for call in &mut calls {
             let arguments = call.get_mut("args").map(Value::take).unwrap_or_default();
             let field = |name: &str| json::field(call, name).unwrap_or_default();
             body.content.push(json::tool_call(field("id"), field("name"), arguments));
         }
-        self.give(&message, body, is_rewound)?;
-        calls.iter().try_for_each(|call| self.result(call, is_rewound))
+        self.give(&message, body, is_taken_back)?;
+        calls.iter().try_for_each(|call| self.result(call, is_taken_back))
     }
 
-    fn give(&mut self, message: &Value, body: Body, is_rewound: bool) -> ControlFlow<()> {
+    fn give(&mut self, message: &Value, body: Body, is_taken_back: bool) -> ControlFlow<()> {
         if body.content.is_empty() {
             return ControlFlow::Continue(());
         }
-        (self.take)(Entry { id: json::field(message, "id").map(str::to_owned), body, is_rewound })
+        (self.take)(Entry { id: json::field(message, "id").map(str::to_owned), body, is_taken_back })
     }
 
     /// A tool's result, and before it the mark of the sub-agent that worked for it.
-    fn result(&mut self, call: &Value, is_rewound: bool) -> ControlFlow<()> {
+    fn result(&mut self, call: &Value, is_taken_back: bool) -> ControlFlow<()> {
         self.last = call.get("timestamp").and_then(json::instant).unwrap_or(self.last);
         if let Some(child) = json::field(call, "agentId").and_then(session_id) {
-            (self.take)(Entry { id: None, body: json::sub_session(child, self.last), is_rewound })?;
+            (self.take)(Entry { id: None, body: json::sub_session(child, self.last), is_taken_back })?;
         }
         let Some(result) = call.get("result").filter(|result| !result.is_null()) else {
             return ControlFlow::Continue(());
@@ -83,7 +83,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let blocks = parts(result).iter().flat_map(result_part).collect();
         let mut body = json::tool_result(field("id"), blocks, is_error, self.last);
         body.tool_name = Some(field("name").to_owned()).filter(|name| !name.is_empty());
-        (self.take)(Entry { id: None, body, is_rewound })
+        (self.take)(Entry { id: None, body, is_taken_back })
     }
 }
 

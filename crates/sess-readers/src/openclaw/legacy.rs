@@ -10,7 +10,7 @@ use sess_core::{SessionId, Source, Timestamp};
 use super::Children;
 use crate::{
     Foreign, Listing, Place, Result,
-    files::{self, Ends, Lines},
+    files::{self, Ends},
     json,
     session::session_id,
 };
@@ -107,7 +107,7 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
     session.is_archived = is_archived;
     let mut is_spoken = false;
-    let mut see = |line: &[u8]| {
+    let see = |line: &[u8]| {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { return };
         let at: Option<Timestamp> = line.timestamp.as_ref().and_then(json::instant);
         session.created_at = session.created_at.or(at);
@@ -118,25 +118,19 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
             session.updated_at = at.unwrap_or(session.updated_at);
         }
     };
-    if path.extension().is_some_and(|extension| extension == "zst") {
-        // Its end cannot be had without all of it.
-        let mut lines = Lines::new(path, super::plain(path, file)?);
-        for _ in 0..HEAD_LINES {
-            match lines.next()? {
-                Some(line) => see(line),
-                None => break,
-            }
-        }
-        session.updated_at = files::modified(&metadata);
+    let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
+    let ends = if is_compressed {
+        Ends::of_stream(path, files::decompressed(path, file)?)?
     } else {
-        let ends = Ends::of(path, &file, &metadata)?;
-        ends.head().chain(ends.tail()).for_each(see);
-        if !is_spoken {
-            ends.check(path)?;
-        }
+        Ends::of(path, &file, &metadata)?
+    };
+    ends.head().chain(ends.tail()).for_each(see);
+    if !is_spoken {
+        ends.check(path)?;
+    }
+    if !ends.is_whole() && is_compressed {
+        // Its end cannot be had without all of it.
+        session.updated_at = files::modified(&metadata);
     }
     Ok(is_spoken.then_some(session))
 }
-
-/// How many lines of a compressed file are looked at to list it.
-const HEAD_LINES: usize = 20;

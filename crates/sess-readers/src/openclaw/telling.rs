@@ -46,10 +46,10 @@ impl<'a, 'b> Telling<'a, 'b> {
     /// Tells an event; none when it cannot be read.
     pub(super) fn event(&mut self, line: &[u8]) -> Option<ControlFlow<()>> {
         let mut event: Event = serde_json::from_slice(line).ok()?;
-        let mut is_rewound = false;
+        let mut is_taken_back = false;
         if event.id.is_some() && event.kind != "session" {
             // What came after the tree was looked at is the newest.
-            is_rewound = !self.live.get(self.place).copied().unwrap_or(true);
+            is_taken_back = !self.live.get(self.place).copied().unwrap_or(true);
             self.place += 1;
         }
         let at = event.timestamp.as_ref().or(event.message.get("timestamp")).and_then(json::instant);
@@ -58,7 +58,7 @@ impl<'a, 'b> Telling<'a, 'b> {
             "message" => {
                 if let Some(child) = self.child(&event.message) {
                     let body = json::sub_session(child, self.last);
-                    if (self.take)(Entry { id: None, body, is_rewound }).is_break() {
+                    if (self.take)(Entry { id: None, body, is_taken_back }).is_break() {
                         return Some(ControlFlow::Break(()));
                     }
                 }
@@ -92,7 +92,7 @@ impl<'a, 'b> Telling<'a, 'b> {
                 return Some(ControlFlow::Continue(()));
             }
         };
-        Some((self.take)(Entry { id: event.id, body, is_rewound }))
+        Some((self.take)(Entry { id: event.id, body, is_taken_back }))
     }
 
     /// Returns a message of ours; none where it is of a kind that is not known, or cannot be read.

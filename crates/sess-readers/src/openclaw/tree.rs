@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::session::name;
+use crate::session::{name, on_way_to_root};
 
 /// The tree that the events of one transcript form: a few dozen bytes an event.
 #[derive(Default)]
@@ -53,16 +53,6 @@ impl Tree {
 
     /// Tells for each event with an id, in their order, whether it was not taken back.
     pub(super) fn live(self) -> Vec<bool> {
-        let mut live = vec![false; self.parents.len()];
-        let mut next = self.leaf;
-        while let Some(place) = next {
-            let place = place as usize;
-            // Parents may form a loop.
-            if std::mem::replace(&mut live[place], true) {
-                break;
-            }
-            next = self.parents[place];
-        }
-        live
+        on_way_to_root(self.parents.len(), self.leaf, |place| self.parents[place])
     }
 }

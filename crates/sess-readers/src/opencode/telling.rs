@@ -103,7 +103,7 @@ impl<'a, 'b> Telling<'a, 'b> {
             if json::field(&data, "type") == Some("compaction") {
                 self.flush()?;
                 let body = json::compaction("", self.last);
-                self.compaction = Some(Entry { id: Some(part.id), body, is_rewound: self.is_reverted });
+                self.compaction = Some(Entry { id: Some(part.id), body, is_taken_back: self.is_reverted });
                 continue;
             }
             let Some(block) = self.block(&data) else { continue };
@@ -122,7 +122,7 @@ impl<'a, 'b> Telling<'a, 'b> {
                     body.usage = usage.take();
                 }
                 let id = next_id.take().unwrap_or_else(|| part.id.clone());
-                Entry { id: Some(id), body, is_rewound: self.is_reverted }
+                Entry { id: Some(id), body, is_taken_back: self.is_reverted }
             });
             said.body.content.push(block);
             self.last = self.last.max(start.unwrap_or(self.last));
@@ -135,7 +135,7 @@ impl<'a, 'b> Telling<'a, 'b> {
             let name = said.or(json::field(error, "name")).unwrap_or_default();
             let block = json::named("error", &[("name", name)]);
             let fresh =
-                || Entry { id: next_id, body: json::empty(role, self.last), is_rewound: self.is_reverted };
+                || Entry { id: next_id, body: json::empty(role, self.last), is_taken_back: self.is_reverted };
             self.said.get_or_insert_with(fresh).body.content.push(block);
         }
         self.flush()
@@ -153,7 +153,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let texts: Vec<_> = data.filter_map(|data| json::field(data, "text")).collect();
         let body = json::compaction(texts.join("\n"), self.last);
         let marked = self.compaction.take().and_then(|entry| entry.id).unwrap_or(id);
-        (self.take)(Entry { id: Some(marked), body, is_rewound: self.is_reverted })
+        (self.take)(Entry { id: Some(marked), body, is_taken_back: self.is_reverted })
     }
 
     /// Returns the block that a part is; none for what is the model's or the host's alone.
@@ -193,7 +193,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let child = state.get("metadata").and_then(|it| json::field(it, "sessionId")).and_then(session_id);
         if let Some(child) = child {
             let body = json::sub_session(child, at);
-            self.results.push(Entry { id: None, body, is_rewound: self.is_reverted });
+            self.results.push(Entry { id: None, body, is_taken_back: self.is_reverted });
         }
         let mut content = vec![json::text(text.unwrap_or_default())];
         for file in state.get("attachments").and_then(Value::as_array).into_iter().flatten() {
@@ -203,7 +203,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let call = json::field(data, "callID").unwrap_or_default();
         let mut body = json::tool_result(call, content, is_error, at);
         body.tool_name = json::field(data, "tool").map(str::to_owned);
-        self.results.push(Entry { id: Some(id), body, is_rewound: self.is_reverted });
+        self.results.push(Entry { id: Some(id), body, is_taken_back: self.is_reverted });
     }
 
     fn give_compaction(&mut self) -> ControlFlow<()> {

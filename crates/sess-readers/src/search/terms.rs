@@ -14,7 +14,7 @@ use std::{
 use sess_core::redact::redact;
 
 use super::{Matcher, Wanted, said, words};
-use crate::{Foreign, Result, read, reader};
+use crate::{Foreign, Result, is_in_one_file, read};
 
 /// Longer words are told by the letters in them alone: nobody searches for them whole.
 const WORD_SIZE_BYTES_MAX: usize = 64;
@@ -142,11 +142,6 @@ impl Matcher {
         }
         terms
     }
-}
-
-/// Tells whether all that a session says is in the file whose stamp is known.
-fn is_in_one_file(session: &Foreign) -> bool {
-    session.is_snapshot || reader(session.source).is_some_and(|reader| reader.is_in_one_file(session))
 }
 
 /// Adds a small letter. The long s is one to expressions, which know no capitals from small letters.

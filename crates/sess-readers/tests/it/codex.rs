@@ -269,7 +269,13 @@ fn a_plain_file_counts_before_its_compressed_copy_and_a_torn_copy_is_still_read(
     assert!(read(temp.path(), A).starts_with("compressed 0 "));
     fs::write(dir.join(format!("{name}.zst")), &packed[..packed.len() - 3]).expect("written");
     let (entries, counts) = told(&list(temp.path()).0[0]);
-    assert!(!entries.is_empty() && counts.is_torn, "{counts:?}");
+    assert!(!entries.is_empty() && counts.is_torn && counts.bad == 1, "{counts:?}");
+    // So little that nothing of it comes out.
+    let small = zstd::encode_all(&text[..300], 3).expect("packed");
+    fs::write(dir.join(format!("{name}.zst")), &small[..small.len() - 6]).expect("written");
+    let (sessions, problems) = list(temp.path());
+    assert_eq!((sessions.len(), problems.len()), (0, 1), "{problems:?}");
+    assert!(problems[0].contains("it breaks off before anything was said; what is in it is left out"));
 }
 
 #[test]

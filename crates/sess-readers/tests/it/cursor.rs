@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::homes::{list, told, words};
+use crate::homes::{homes, list, told, words};
 
 fn store(home: &Path, rows: &[(&str, Value)]) {
     let dir = home.join(".config/Cursor/User/globalStorage");
@@ -96,4 +96,28 @@ fn sub_agents_are_children_and_what_the_host_put_into_a_prompt_is_hidden() {
     assert_eq!(sessions[1].parent.as_ref().map(sess_core::SessionId::as_str), Some("p"));
     assert_eq!((sessions[0].parent.is_none(), &*sessions[0].title), (true, "do it"));
     assert_eq!(told(&sessions[0]).1.unknown, 1);
+}
+
+#[test]
+fn a_conversation_that_is_cut_is_left_out_and_named_each_time() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let whole = json!({"composerId": "c", "conversation": [{"type": 1, "text": "why?"}]});
+    store(temp.path(), &[("composerData:c", whole)]);
+    let path = temp.path().join(".config/Cursor/User/globalStorage/state.vscdb");
+    let database = Connection::open(path).expect("opened");
+    for (key, value) in
+        [("cut", Some("{\"composerId\": \"cut\", \"convers")), ("deleted", None), ("empty", Some(""))]
+    {
+        let key = format!("composerData:{key}");
+        database.execute("INSERT INTO cursorDiskKV VALUES (?1, ?2)", (key, value)).expect("written");
+    }
+    drop(database);
+    let mut catalogue = sess_readers::Catalogue::default();
+    for _ in 0..2 {
+        let look = catalogue.look(&homes(temp.path()), None);
+        let problems: Vec<String> = look.problems.into_iter().map(|problem| problem.what).collect();
+        assert_eq!((look.sessions.len(), problems.len()), (1, 1), "{problems:?}");
+        assert!(problems[0].starts_with("1 conversation(s) in "), "{problems:?}");
+        assert!(problems[0].ends_with("state.vscdb cannot be read and are left out: cut"), "{problems:?}");
+    }
 }

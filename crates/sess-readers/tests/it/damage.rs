@@ -132,7 +132,7 @@ fn an_empty_file_and_one_with_only_a_header_are_no_sessions() {
     }
     for case in &DOCUMENTS {
         let copy = case.copy();
-        for content in ["", "{", "{}", "{\"messages\": []}"] {
+        for content in ["", "{}", "{\"messages\": []}"] {
             assert_eq!(copy.write(content.as_bytes()).map(|session| session.id), None, "{content}");
         }
     }
@@ -176,6 +176,34 @@ fn a_file_that_is_no_document_is_left_out_and_told_of() {
             assert_eq!((&ids(copy.home.path()), problems.len()), (&copy.others, 1), "{problems:?}");
             assert!(problems[0].contains("it is no document"), "{problems:?}");
         }
+        // It begins as one, and ends before anything was said.
+        let said = copy.content.windows(10).position(|part| part == b"\"messages\"").expect("messages");
+        for content in [&b"{not json"[..], b"{", &copy.content[..said]] {
+            fs::write(copy.home.path().join(case.path), content).expect("written");
+            let (_, problems) = list(copy.home.path());
+            assert_eq!((&ids(copy.home.path()), problems.len()), (&copy.others, 1), "{problems:?}");
+            assert!(problems[0].contains("it breaks off, or is damaged"), "{problems:?}");
+        }
+        // What was said before it ends is read, and that there was more is told.
+        let (before, whole) = copy.whole();
+        let (read, counts) = told(&copy.write(&copy.content[..copy.content.len() * 3 / 4]).expect("listed"));
+        assert!(!read.is_empty() && read.len() < before.len(), "{}", case.agent);
+        assert_eq!((whole.bad, counts.bad, counts.is_torn), (0, 1, true), "{}", case.agent);
+    }
+}
+
+#[test]
+fn what_is_compressed_and_no_record_is_left_out_and_told_of() {
+    let home = copy("openclaw");
+    let dir = home.path().join(".openclaw/agents/main/sessions");
+    fs::create_dir_all(&dir).expect("made");
+    let others = ids(home.path());
+    let garbage = zstd::encode_all(&b"\0\x01garbage\nnot json\n"[..], 1).expect("compressed");
+    for content in [&garbage[..], b"\xff\xfeno zstd at all"] {
+        fs::write(dir.join("bad.jsonl.reset.2026-01-01T00-00-00.000Z.zst"), content).expect("written");
+        let (_, problems) = list(home.path());
+        assert_eq!((ids(home.path()), problems.len()), (others.clone(), 1), "{problems:?}");
+        assert!(problems[0].contains("bad.jsonl.reset"), "{problems:?}");
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
     time::{Duration, UNIX_EPOCH},
@@ -14,10 +13,7 @@ use sess_core::{
 };
 use sess_readers::{Catalogue, Entry, Foreign, Homes, Told, reader};
 
-/// Returns where the sample of an agent is.
-pub fn sample(agent: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-homes").join(agent)
-}
+pub use crate::samples::{copy_all, sample};
 
 /// Returns a copy of a sample that a test may damage. Where a format has no times, those of the
 /// files stand in: they are always the same.
@@ -26,20 +22,6 @@ pub fn copy(agent: &str) -> tempfile::TempDir {
     copy_all(&sample(agent), temp.path()).expect("copied");
     touch(temp.path());
     temp
-}
-
-pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            fs::create_dir_all(&target)?;
-            copy_all(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 /// Gives all files the same time of change.
@@ -113,7 +95,7 @@ pub fn messages(session: &Foreign) -> String {
     let mut text = String::new();
     let reader = reader(session.source).expect("a reader");
     let told = reader.read(session, &mut |entry| {
-        let rewound = if entry.is_rewound { " (rewound)" } else { "" };
+        let rewound = if entry.is_taken_back { " (rewound)" } else { "" };
         let id = entry.id.as_deref().unwrap_or("-");
         let sub_session = entry.body.content.iter().find_map(|block| match block {
             sess_core::message::Block::SubSession { session_id } => Some(format!("sub-session {session_id}")),
@@ -162,7 +144,7 @@ pub fn words(session: &Foreign) -> String {
         Block::Image { .. } => "image".to_owned(),
         Block::Other(_) => "other".to_owned(),
     };
-    let bracket = |entry: &Entry, word: String| if entry.is_rewound { format!("({word})") } else { word };
+    let bracket = |entry: &Entry, word: String| if entry.is_taken_back { format!("({word})") } else { word };
     let words = told(session).0;
     let words =
         words.iter().flat_map(|entry| entry.body.content.iter().map(|block| bracket(entry, word(block))));

@@ -15,4 +15,6 @@ mod homes;
 mod mutation;
 mod openclaw;
 mod opencode;
+#[path = "../agent-homes/samples.rs"]
+mod samples;
 mod zed;

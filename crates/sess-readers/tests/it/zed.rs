@@ -83,3 +83,14 @@ fn a_document_that_cannot_be_read_costs_its_thread() {
     assert!(text.contains("is not in a format that is known here: thread d4b8c136"), "{text}");
     assert!(text.contains("=== zed:child"), "{text}");
 }
+
+#[test]
+fn a_thread_that_cannot_be_decompressed_is_named() {
+    let home = copy("zed");
+    let path = home.path().join(".local/share/zed/threads/threads.db");
+    let database = Connection::open(path).expect("opened");
+    database.execute("UPDATE threads SET data_type = 'zstd', data = x'00112233'", []).expect("changed");
+    drop(database);
+    let text = read_only(home.path());
+    assert!(text.contains("threads.db is not in a format that is known here: thread d4b8c136"), "{text}");
+}

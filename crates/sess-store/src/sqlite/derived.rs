@@ -585,7 +585,6 @@ fn load_hit(
             new.insert(owner.filter(|owner| {
                 query.agent.as_ref().is_none_or(|agent| owner.key.agent().as_ref() == Some(agent))
                     && query.source.is_none_or(|source| source == owner.source)
-                    && owner.archived_at.is_none()
             }))
         }
     };

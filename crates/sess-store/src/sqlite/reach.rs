@@ -121,6 +121,9 @@ fn conditions(reach: &Reach) -> Conditions {
         values.extend(reach.sources.iter().map(|source| Box::new(source.as_str()) as Box<dyn ToSql>));
     }
     sessions::below("s.cwd", &reach.dirs, &mut wheres, &mut values);
+    if reach.without_bare {
+        wheres.push_str(&format!(" AND {}", sessions::not_bare("s")));
+    }
     sessions::none_of("s.id", &reach.except, &mut wheres, &mut values);
     Conditions { with, wheres, values }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
 use sess_core::{
-    AgentId, SessionId, SessionKey, Timestamp,
+    AgentId, SessionId, SessionKey, Source, Timestamp,
     session::{Facts, NewSession, Runner, Session, Spent},
 };
 
@@ -77,6 +77,14 @@ impl Sessions for Sqlite {
     async fn known_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>> {
         let ids = serde_json::to_string(ids).expect("ids are text");
         self.many("id IN (SELECT value FROM json_each(?1)) AND deleted_at IS NULL", params![ids])
+    }
+
+    async fn is_bare(&self, id: &SessionId) -> Result<bool> {
+        let sql = format!("SELECT count(*) FROM sessions WHERE id = ?1 AND NOT {}", not_bare("sessions"));
+        let bare: i64 = self
+            .readers
+            .query(|reader| reader.prepare_cached(&sql)?.query_row([id.as_str()], |row| row.get(0)))?;
+        Ok(bare > 0)
     }
 
     async fn children(&self, parent: &SessionKey) -> Result<Vec<Session>> {
@@ -229,6 +237,7 @@ fn apply(patch: SessionPatch, session: &mut Session, at: Timestamp) -> Option<&'
         }
         SessionPatch::Archived(archived) => {
             session.archived_at = archived.then_some(at);
+            facts.is_unarchived = !archived && session.source != Source::Native;
             if archived { "archived" } else { "unarchived" }
         }
         SessionPatch::SendPolicy(policy) => {
@@ -309,8 +318,20 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<Box<dyn ToSql>>) {
     if filter.source.is_some_and(|source| source != sess_core::Source::Native) {
         sql.push_str(" AND source <> 'native'");
     }
+    if filter.without_bare {
+        let _infallible = write!(sql, " AND {}", not_bare("sessions"));
+    }
     none_of("id", &filter.except, &mut sql, &mut values);
     (sql, values)
+}
+
+/// Returns the condition that a row is more than what the owner said about another agent's session.
+pub(super) fn not_bare(table: &str) -> String {
+    format!(
+        "({table}.source = 'native' OR {table}.last_seq > 0 \
+         OR EXISTS (SELECT 1 FROM plans WHERE plans.session = {table}.n) \
+         OR EXISTS (SELECT 1 FROM runs WHERE runs.session = {table}.n))"
+    )
 }
 
 /// Adds that a directory is one of these or below it, if any are given.

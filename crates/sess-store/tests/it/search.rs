@@ -177,6 +177,6 @@ fn a_search_is_paged_by_position_and_filtered_by_session() {
         let none = SearchQuery { source: Some(Source::Codex), ..words.clone() };
         assert_eq!(found(&store.search(&none, None, 1).await.expect("hits")), "");
         store.patch_session(&id("b"), SessionPatch::Archived(true), at(2)).await.expect("archived");
-        assert_eq!(found(&store.search(&words, None, 1).await.expect("hits")), "a150");
+        assert_eq!(found(&store.search(&words, None, 1).await.expect("hits")), "b150");
     });
 }
