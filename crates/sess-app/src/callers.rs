@@ -111,6 +111,7 @@ impl App {
     /// Works out who makes a call of a tool. A host that does not say is asked for its notes, for a moment: it may
     /// still be writing them down.
     pub async fn caller_of(&self, signals: Signals, tool: &str, arguments: &Value) -> Caller {
+        let signals = self.with_thread(signals).await;
         let Some(source) = noting_host(&signals) else { return self.caller(&signals) };
         let Some(homes) = self.settings().homes.clone() else { return self.caller(&signals) };
         let until = Instant::now() + NOTED_WITHIN;
@@ -125,6 +126,16 @@ impl App {
             }
             tokio::time::sleep(NOTED_STEP).await;
         }
+    }
+
+    /// Adds the thread that makes a call of which only the topmost one above it is told, if that one is kept here:
+    /// Codex says both, and who says the other one alone is that thread itself.
+    pub async fn with_thread(&self, signals: Signals) -> Signals {
+        let is_told = signals.thread_id.as_deref().is_some_and(|id| !id.is_empty());
+        let Some(root) = signals.root_id.clone().filter(|_| !is_told) else { return signals };
+        let Ok(look) = self.look_at_agents(Some(Source::Codex)).await else { return signals };
+        let is_kept = look.sessions.iter().any(|foreign| foreign.id.as_str() == root);
+        Signals { thread_id: is_kept.then_some(root), ..signals }
     }
 
     /// Works out who uses the command line: the owner, unless a host or a parent

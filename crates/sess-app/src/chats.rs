@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sess_core::{
     AgentId, MessageId, RunId, SessionId, SessionKey, Source,
+    digest::sha256,
     message::{Block, Body, Provenance, Role},
     policy::{self, Verb},
     rules::DirectScope,
@@ -17,7 +18,7 @@ use crate::{
     App, Caller, Error, Result, SendMessage,
     agents::title,
     reach::Outlook,
-    requests::{request_key, sha256},
+    requests::request_key,
     runs::no_run,
     sending::{check_message, refused},
 };

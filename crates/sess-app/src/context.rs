@@ -16,7 +16,7 @@ use sess_core::{
 };
 use sess_store::Store;
 
-pub(crate) use self::finding::{Children, Found, first_row, is_visible, join, keep_named};
+pub(crate) use self::finding::{Children, Found, first_row, is_archived, is_visible, join, keep_named};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 
@@ -76,6 +76,9 @@ pub struct Listed {
     /// How many records of another agent's file could not be read, where it was read to count them.
     #[serde(skip_serializing_if = "is_none", default)]
     pub damaged: u64,
+    /// It is a sub-agent's, and the session that it was a part of is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_sub_agent: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -241,7 +244,17 @@ impl App {
         let evidence = &caller.identity.evidence;
         // What a parent left in the environment is right for whatever is no host with sessions of its own.
         let is_inherited = *evidence == Evidence::Env(SESS_SESSION) && caller.host.is_none();
+        let compacted = || foreign::Asked {
+            title: None,
+            part: foreign::Part::Compacted,
+            tools: Tools::Shown,
+            redaction: Redaction::Masked,
+            budget: budget(max_bytes),
+        };
         if !evidence.names_caller() && !is_inherited && caller.run.is_none() {
+            if let Some(foreign) = self.taken_for_own(caller).await? {
+                return self.read_foreign(foreign, compacted()).await;
+            }
             return Err(Error::NotFound(
                 "which session calls is not known, so what was compacted in it cannot be told; have this server \
                  started as `sess mcp --session <source>:<id>`, or find an earlier session with list_sessions"
@@ -249,16 +262,9 @@ impl App {
             ));
         }
         let own = self.named_session(caller).await?;
-        let kept = self.foreign_sessions(Some(own.source)).await?;
+        let kept = self.look_at_agents(Some(own.source)).await?.sessions;
         if let Some(foreign) = kept.into_iter().find(|foreign| foreign.id == own.id) {
-            let asked = foreign::Asked {
-                title: None,
-                part: foreign::Part::Compacted,
-                tools: Tools::Shown,
-                redaction: Redaction::Masked,
-                budget: budget(max_bytes),
-            };
-            return self.read_foreign(foreign, asked).await;
+            return self.read_foreign(foreign, compacted()).await;
         }
         let not_compacted =
             || Error::NotFound("this session was not compacted: all of it is in front of you".to_owned());
@@ -301,6 +307,7 @@ pub(crate) fn listed(session: &Session) -> Listed {
         cwd: session.cwd.clone(),
         num_messages_is_minimum: false,
         damaged: 0,
+        is_sub_agent: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Handing a session over: what somebody else needs to go on with it, in a few pages.
 
-use std::{collections::VecDeque, fs, ops::ControlFlow};
+use std::{collections::VecDeque, ops::ControlFlow};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -25,8 +25,6 @@ const DECISIONS_MAX: usize = 12;
 const DECISION_SIZE_BYTES_MAX: usize = 600;
 const FILES_MAX: usize = 40;
 const PAGE_LEN: usize = 256;
-/// A file that is larger is no plan.
-const PLAN_SIZE_BYTES_MAX: u64 = 1 << 20;
 
 /// Everything that goes on with a session elsewhere.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +36,9 @@ pub struct Handoff {
     pub redacted: u64,
     /// Files that the session changed, the last ones first.
     pub files: Vec<String>,
+    /// The command that goes on in the session's own agent; none when that agent does not have it.
+    #[serde(skip)]
+    pub resume: Option<Vec<String>>,
 }
 
 impl App {
@@ -59,6 +60,11 @@ impl App {
             (Found::Foreign(foreign, _), None) => self.kept_plan(foreign).await?,
             (_, plan) => plan,
         };
+        // What the owner calls it counts before what its file says.
+        let is_named = matches!(&found, Found::Foreign(_, Some(stored)) if !stored.title.is_empty());
+        let resume = self.resume(&found).await?;
+        // Some agents keep a sub-agent's task with the call that started it, and here only as its title.
+        let is_sub_agent = matches!(&found, Found::Foreign(foreign, _) if foreign.parent.is_some());
         gathered = match found {
             Found::Stored(stored) => {
                 let store = self.store()?;
@@ -77,10 +83,10 @@ impl App {
                 }
             }
             Found::Foreign(foreign, _) => {
-                let (gathered, counted) = context::blocking(move || {
+                let (gathered, counted, title) = context::blocking(move || {
                     let mut counted = 0;
                     let read = sess_readers::read(&foreign, &mut |entry| {
-                        if !entry.is_rewound {
+                        if !entry.is_taken_back {
                             counted += u64::from(entry.body.role != Role::System);
                             gathered.see(&entry.body);
                         }
@@ -88,33 +94,48 @@ impl App {
                     });
                     let told = read.map_err(|error| Error::Unavailable(error.to_string()))?;
                     gathered.damaged = told.bad;
-                    Ok::<_, Error>((gathered, counted))
+                    Ok::<_, Error>((gathered, counted, told.title))
                 })
                 .await??;
                 // All of it was read, however long it is.
                 (session.num_messages, session.num_messages_is_minimum) = (counted, false);
+                if let Some(title) = title.filter(|_| !is_named) {
+                    session.title = context::plain(&title);
+                }
                 gathered
             }
         };
+        if is_sub_agent && gathered.task.is_none() && !session.title.is_empty() {
+            gathered.task = Some(session.title.clone());
+        }
         let files: Vec<String> = gathered.files.iter().rev().map(|file| context::plain(file)).collect();
         let (bundle, redacted) = context::masked(&gathered.bundle(&session, plan.as_deref()), redaction);
-        Ok(Handoff { session, bundle, redacted, files })
+        Ok(Handoff { session, bundle, redacted, files, resume })
     }
 
-    /// Returns the plan that docker-agent keeps beside its sessions.
-    async fn kept_plan(&self, foreign: &Foreign) -> Result<Option<String>> {
-        let Some(homes) = self.settings().homes.as_ref().filter(|_| foreign.source == Source::DockerAgent)
-        else {
-            return Ok(None);
+    /// Returns the command that goes on with what was found: a sub-agent's session goes on in the one above it.
+    async fn resume(&self, found: &Found) -> Result<Option<Vec<String>>> {
+        let mut foreign = match found {
+            Found::Stored(stored) if stored.source == Source::Native => {
+                return Ok(resume_command(Source::Native, stored.id.as_str()));
+            }
+            Found::Stored(_) => return Ok(None),
+            Found::Foreign(foreign, _) => (**foreign).clone(),
         };
-        let path = homes.home().join(".cagent/session_plans").join(format!("{}.md", foreign.id));
-        context::blocking(move || {
-            let is_plan =
-                |metadata: &fs::Metadata| metadata.is_file() && metadata.len() <= PLAN_SIZE_BYTES_MAX;
-            fs::symlink_metadata(&path).ok().filter(is_plan)?;
-            fs::read_to_string(&path).ok()
-        })
-        .await
+        let mut kept = self.look_at_agents(Some(foreign.source)).await?.sessions;
+        while let Some(parent) = foreign.parent.clone() {
+            // Each is taken once, so that a loop ends.
+            let Some(place) = kept.iter().position(|above| above.id == parent) else { return Ok(None) };
+            foreign = kept.swap_remove(place);
+        }
+        Ok(resume_of(&foreign))
+    }
+
+    /// Returns the plan that a session's agent keeps beside it.
+    async fn kept_plan(&self, foreign: &Foreign) -> Result<Option<String>> {
+        let Some(homes) = self.settings().homes.clone() else { return Ok(None) };
+        let foreign = foreign.clone();
+        context::blocking(move || sess_readers::kept_plan(&homes, &foreign)).await
     }
 }
 
@@ -122,6 +143,8 @@ impl App {
 #[derive(Default)]
 struct Gathered {
     goal: Option<String>,
+    /// What another session asked for first.
+    task: Option<String>,
     /// The last plan that was made on the way.
     plan: Option<String>,
     /// How many messages could not be read.
@@ -150,6 +173,10 @@ impl Gathered {
             if self.said.len() > DECISIONS_MAX {
                 self.said.pop_front();
             }
+        }
+        let is_errand = matches!(body.provenance, Some(Provenance::InterSession { .. }));
+        if body.role == Role::User && is_errand && self.task.is_none() {
+            self.task = Some(said(body)).filter(|text| !text.is_empty());
         }
         for block in &body.content {
             if let Some(plan) = planned(block) {
@@ -189,7 +216,7 @@ impl Gathered {
                 text += &format!("\n## {heading}\n\n{}\n", transcript::cut(body, PART_SIZE_BYTES_MAX));
             }
         };
-        part("Goal", self.goal.as_deref().unwrap_or_default());
+        part("Goal", self.goal.as_deref().or(self.task.as_deref()).unwrap_or_default());
         part("Plan", plan.or(self.plan.as_deref()).unwrap_or_default().trim());
         let said = self.said.iter().map(|said| {
             let said = transcript::cut(said, DECISION_SIZE_BYTES_MAX);
@@ -277,6 +304,12 @@ fn changed(name: &str, arguments: &Map<String, Value>, tell: &mut dyn FnMut(&str
             }
         }
     }
+}
+
+/// Returns the command that goes on with another agent's session, if that agent has it as a session of its own.
+pub(crate) fn resume_of(foreign: &Foreign) -> Option<Vec<String>> {
+    let is_sub_agent = foreign.parent.is_some() || foreign.name.is_some() || foreign.is_orphan;
+    resume_command(foreign.source, foreign.id.as_str()).filter(|_| !is_sub_agent && !foreign.is_snapshot)
 }
 
 /// Returns the command that goes on with a session in its own agent.

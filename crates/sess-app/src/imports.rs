@@ -140,7 +140,7 @@ async fn export_foreign(foreign: Foreign, put: &mut (dyn FnMut(&str) -> Result<(
     let (sender, mut lines) = mpsc::channel::<String>(PAGE_LEN);
     let reading = tokio::task::spawn_blocking(move || {
         sess_readers::read(&foreign, &mut |entry| {
-            if entry.is_rewound {
+            if entry.is_taken_back {
                 return ControlFlow::Continue(());
             }
             let line = serde_json::to_string(&entry.body).expect("a message body has string keys only");

@@ -70,6 +70,8 @@ pub struct IndexState {
     pub sessions: u64,
     /// How many of them a search need not read when they cannot have what it looks for.
     pub current: u64,
+    /// Those that are always read, because one file does not tell when they change.
+    pub left_out: u64,
     #[serde(flatten)]
     pub index: IndexSize,
     /// Why it is not used, and what to do about it.
@@ -132,13 +134,14 @@ impl App {
                     let known = stamps.get(&(session.source, session.id.clone()));
                     known.is_some_and(|known| stamp(session).is_ok_and(|stamp| stamp == *known))
                 };
-                let (indexed, covered_bytes) = filters.totals()?;
-                Ok((sessions.iter().filter(is_current).count() as u64, indexed, covered_bytes))
+                let (current, others): (Vec<_>, Vec<_>) = sessions.iter().partition(is_current);
+                let left_out = others.into_iter().filter(|session| !sess_readers::is_in_one_file(session));
+                Ok((current.len() as u64, left_out.count() as u64, filters.totals()?))
             });
             let size_bytes = file::size_bytes(&home);
             match told {
-                Ok((current, indexed, covered_bytes)) => {
-                    state.current = current;
+                Ok((current, left_out, (indexed, covered_bytes))) => {
+                    (state.current, state.left_out) = (current, left_out);
                     state.index = IndexSize { indexed, covered_bytes, size_bytes };
                 }
                 Err(why) => {

@@ -139,9 +139,12 @@ impl App {
         agent.branch = agent.branch.or_else(|| foreign.branch.clone());
         if self.has_store() {
             let store = self.store()?;
-            let is_its = |session: &sess_core::session::Session| session.source == foreign.source;
-            if store.session(&foreign.id).await?.is_some_and(|session| is_its(&session)) {
+            let stored = store.session(&foreign.id).await?;
+            if let Some(stored) = stored.filter(|stored| stored.source == foreign.source) {
                 agent.waits(&self.waiting_for(&foreign.id).await?);
+                if !stored.title.is_empty() {
+                    agent.title = context::plain(&stored.title);
+                }
             }
         }
         Ok(agent)
@@ -194,7 +197,7 @@ impl App {
             let mut last = String::new();
             // One that cannot be read has said nothing that could be shown.
             let _told = sess_readers::read(&foreign, &mut |entry| {
-                if !entry.is_rewound {
+                if !entry.is_taken_back {
                     let line = last_line(&entry.body);
                     last = if line.is_empty() { std::mem::take(&mut last) } else { line };
                 }

@@ -21,7 +21,7 @@ use sess_readers::{Entry, Foreign};
 use crate::{
     App, Caller, Error, Kind, Reached, Redaction, Result, SeenMessage,
     context::{self, Found, first_row, keep_named},
-    handoff::resume_command,
+    handoff::resume_of,
     reach::{Given, Outlook},
 };
 
@@ -120,7 +120,7 @@ impl App {
                 }
             }
         };
-        let mut found = self.foreign_sessions(source).await?;
+        let mut found = self.look_at_agents(source).await?.sessions;
         let id = match given {
             Given::Key(key) => {
                 found.retain(|foreign| foreign.key() == *key);
@@ -177,7 +177,7 @@ pub(crate) fn as_stored(foreign: &Foreign, stored: Option<&Session>) -> Session 
 }
 
 fn read_only(foreign: &Foreign) -> Error {
-    let there = match resume_command(foreign.source, foreign.id.as_str()) {
+    let there = match resume_of(foreign) {
         Some(words) => format!("go on with it there: {}", words.join(" ")),
         None => "go on with it there".to_owned(),
     };
@@ -276,7 +276,7 @@ struct Placed {
 }
 
 fn seen(foreign: &Foreign, seq: u64, entry: Entry, redaction: Redaction) -> Option<SeenMessage> {
-    let Entry { id, mut body, is_rewound } = entry;
+    let Entry { id, mut body, is_taken_back } = entry;
     let is_tool_result = body.role == Role::ToolResult;
     if body.role == Role::Assistant && body.agent_id.is_none() {
         body.agent_id = Some(foreign.source.agent());
@@ -289,7 +289,7 @@ fn seen(foreign: &Foreign, seq: u64, entry: Entry, redaction: Redaction) -> Opti
         }
     }
     let id = id.unwrap_or_else(|| seq.to_string());
-    let json = serde_json::to_string(&Placed { id, seq, body, is_taken_back: is_rewound }).ok()?;
+    let json = serde_json::to_string(&Placed { id, seq, body, is_taken_back }).ok()?;
     let json = match redaction {
         Redaction::None => json,
         Redaction::Masked => redact_json_text(&json).ok()?.into_owned(),

@@ -8,7 +8,7 @@ use sess_core::{
     AgentId, SessionId, SessionKey, Source,
     key::SessionKind,
     policy::{self, Confinement, Standing, Verb, Viewer},
-    reference::{PREFIX_LEN_MIN, ReferenceError},
+    reference::{PREFIX_LEN_MIN, ReferenceError, native_id},
     rules::{DirectScope, Visibility},
     session::{NewSession, Session},
 };
@@ -269,7 +269,7 @@ impl Outlook {
             return Err(not_found(given));
         }
         if let Some((source, id)) = given.split_once(':')
-            && let (Ok(source), Ok(id)) = (source.parse::<Source>(), id.parse())
+            && let (Ok(source), Some(id)) = (source.parse::<Source>(), native_id(id))
             && source != Source::Native
         {
             return Ok(Given::Native(source, id));
@@ -280,7 +280,7 @@ impl Outlook {
             let key = given.parse::<SessionKey>().map_err(|error| Error::Invalid(error.to_string()))?;
             return Ok(Given::Key(self.configured.shared(key)));
         }
-        given.parse().map(Given::Id).map_err(|_| not_found(given))
+        native_id(given).map(Given::Id).ok_or_else(|| not_found(given))
     }
 }
 

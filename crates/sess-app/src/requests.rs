@@ -1,7 +1,7 @@
 //! Requests that act once: a caller's own name for one, and what tells it from another.
 
+use sess_core::digest::sha256;
 use sess_store::RequestKey;
-use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
@@ -14,13 +14,13 @@ pub(crate) const KEY_SIZE_BYTES_MAX: usize = 200;
 pub(crate) fn request_key(key: Option<&str>, parts: &[&str]) -> Result<Option<RequestKey>> {
     let Some(key) = key else { return Ok(None) };
     check_key(key)?;
-    let mut digest = Sha256::new();
+    let mut asked = Vec::new();
     for part in parts {
         // With its length, so that no two lists of parts are the same text.
-        digest.update((part.len() as u64).to_le_bytes());
-        digest.update(part);
+        asked.extend((part.len() as u64).to_le_bytes());
+        asked.extend(part.as_bytes());
     }
-    Ok(Some(RequestKey { key: key.to_owned(), fingerprint: hex(&digest.finalize()) }))
+    Ok(Some(RequestKey { key: key.to_owned(), fingerprint: sha256(asked) }))
 }
 
 pub(crate) fn check_key(key: &str) -> Result<()> {
@@ -28,15 +28,6 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
         return Err(Error::Invalid(format!("an idempotency key has 1 to {KEY_SIZE_BYTES_MAX} bytes")));
     }
     Ok(())
-}
-
-/// Returns the digest of some bytes, as people write it.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use sess_store::{Glance, LastReply, Reach, Store};
 
 use crate::{
     App, Caller, Error, ListSessions, Redaction, Result, Scope,
-    context::{Children, Found, join, plain},
-    handoff::resume_command,
+    context::{Children, Found, is_archived, join, plain},
+    handoff::resume_of,
     history::{Newest, Tools},
     others::{Asked, Kept, as_stored},
     reach::Outlook,
@@ -98,6 +98,7 @@ impl App {
             sources: sources(&ask.sources)?,
             dirs: self.dirs(ask.scope)?,
             with_archived: ask.with_archived,
+            without_bare: false,
             except: Vec::new(),
         };
         let theirs = match ask.others {
@@ -142,7 +143,8 @@ impl App {
             [only] => Some(only),
             _ => None,
         };
-        let list = ListSessions { scope, source, include_archived: true, ..ListSessions::default() };
+        let query = reach.search.clone();
+        let list = ListSessions { scope, source, query, include_archived: true, ..ListSessions::default() };
         let all = &policy::Scope::All;
         let found = self.foreign_that_fit(caller, &list, all, Children::LeftOut).await?;
         let found = found
@@ -150,6 +152,8 @@ impl App {
             .filter(|foreign| reach.sources.is_empty() || reach.sources.contains(&foreign.source));
         let mut found: Vec<Found> = found.map(|foreign| Found::Foreign(Box::new(foreign), None)).collect();
         reach.except = join(&*self.store()?, &mut found).await?;
+        // What is left is not where its agent kept it.
+        reach.without_bare = self.settings().homes.is_some();
         let search = reach.search.as_deref().map(str::to_lowercase);
         found.retain(|found| {
             let Found::Foreign(foreign, stored) = found else { return false };
@@ -194,7 +198,7 @@ impl App {
             None => Glance::default(),
         };
         let mut row = render.theirs(&foreign, stored.as_deref(), glance).await?;
-        let mut below = self.foreign_sessions(Some(foreign.source)).await?;
+        let mut below = self.look_at_agents(Some(foreign.source)).await?.sessions;
         below.retain(|session| session.parent.as_ref() == Some(&foreign.id));
         below.sort_by_key(|session| session.created_at);
         if !below.is_empty() {
@@ -267,10 +271,9 @@ impl Render<'_> {
         let session = as_stored(foreign, stored);
         let plain = Self { message_limit: 0, ..*self };
         Ok(Row {
-            archived: foreign.is_archived || session.archived_at.is_some(),
+            archived: is_archived(foreign, stored),
             read_only: stored.is_none(),
-            resume_command: resume_command(foreign.source, foreign.id.as_str())
-                .filter(|_| foreign.parent.is_none()),
+            resume_command: resume_of(foreign),
             transcript_path: None,
             ..plain.row(&session, glance).await?
         })

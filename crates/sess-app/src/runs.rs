@@ -12,7 +12,7 @@ use sess_core::{
 use sess_protocol::runs as wire;
 
 use crate::{
-    App, Caller, Error, Redaction, Result,
+    App, Caller, Error, Reached, Redaction, Result,
     context::{allowed, masked},
     reach::Outlook,
 };
@@ -107,9 +107,14 @@ impl App {
         let limit = ask.limit.unwrap_or(RUNS_LEN).clamp(1, RUNS_LEN_MAX);
         let only = match &ask.session {
             None => None,
-            Some(given) => match self.reach(caller, given, Verb::Status).await?.session {
-                Some(session) => Some(session.id),
-                None => return Ok(Vec::new()),
+            Some(given) => match self.reach(caller, given, Verb::Status).await {
+                Ok(Reached { session: Some(session), .. }) => Some(session.id),
+                Ok(Reached { session: None, .. }) => return Ok(Vec::new()),
+                // One that another agent keeps, and of which nothing is stored, has no runs.
+                Err(_) => {
+                    self.in_sight(caller, given, Verb::Status).await?;
+                    return Ok(Vec::new());
+                }
             },
         };
         if !self.has_store() {

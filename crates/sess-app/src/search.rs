@@ -15,7 +15,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use sess_core::{
-    SessionKey, Source, Timestamp,
+    SessionId, SessionKey, Source, Timestamp,
     message::{Body, Role},
     policy,
     session::Session,
@@ -185,7 +185,10 @@ impl App {
         let scope = self.visible(caller).await?;
         let matcher = Arc::new(matcher);
         let dirs = self.dirs(ask.scope)?;
-        let seek = Seek { caller, ask, scope, matcher, cursor, limit, redaction, dirs };
+        // One more than is shown tells whether there are older ones.
+        let enough = limit + 1;
+        let own = self.own_line(caller).await?;
+        let seek = Seek { caller, ask, scope, matcher, cursor, limit: enough, redaction, dirs, own };
         // A cursor names the part that has more; the first search has none.
         let is_first = ask.before.is_none();
         let mut found = Vec::new();
@@ -195,7 +198,7 @@ impl App {
                 Some(query) => self.search_index(&seek, query).await?,
                 None => self.search_messages(&seek).await?,
             };
-            is_cut |= ours.len() >= limit;
+            is_cut |= ours.len() > limit;
             found.extend(ours);
         }
         if is_first || cursor.foreign.is_some() {
@@ -302,8 +305,13 @@ impl App {
         seek: &Seek<'_>,
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<(Vec<Placed>, bool)> {
-        let list =
-            ListSessions { scope: seek.ask.scope, source: seek.ask.only_source(), ..ListSessions::default() };
+        // What its agent put away is out of lists, and still there to be found.
+        let list = ListSessions {
+            scope: seek.ask.scope,
+            source: seek.ask.only_source(),
+            include_archived: true,
+            ..ListSessions::default()
+        };
         let mut sessions =
             self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?;
         sessions.retain(|foreign| seek.ask.is_from(foreign.source));
@@ -326,15 +334,19 @@ impl App {
         });
         let found = found.await?;
         drop(stop);
-        for (place, problem) in &found.problems {
-            tracing::warn!("{} was not searched: {problem}", sessions[*place].reference());
+        for notice in unsearched(&sessions, &found.problems) {
+            tracing::warn!("{notice}");
         }
         let mut hits = Vec::with_capacity(found.hits.len());
         let mut listed: HashMap<usize, Listed> = HashMap::new();
         for hit in found.hits {
             let session = &sessions[hit.session];
             if let Slot::Vacant(slot) = listed.entry(hit.session) {
-                let found = context::Found::Foreign(Box::new(session.clone()), None);
+                let mut session = session.clone();
+                if let Some(title) = found.titles.get(&hit.session) {
+                    (session.title, session.is_title_sure) = (title.clone(), true);
+                }
+                let found = context::Found::Foreign(Box::new(session), None);
                 let found = self.with_row(found).await?;
                 slot.insert(self.listed(&found).await?);
             }
@@ -356,8 +368,38 @@ impl App {
     async fn is_sought(&self, seek: &Seek<'_>, session: &Session) -> Result<bool> {
         let is_below = |cwd: &str| seek.dirs.iter().any(|dir| Path::new(cwd).starts_with(dir));
         let is_there = seek.dirs.is_empty() || session.cwd.as_deref().is_some_and(is_below);
-        Ok(is_there && seek.ask.is_from(session.source) && self.is_inside(&seek.scope, session).await?)
+        // A copy of another agent's session that the caller is not shown is not shown either.
+        let is_own = session.source != Source::Native
+            && seek.own.iter().any(|(source, id)| *source == session.source && *id == session.id);
+        let is_asked_for = is_there && !is_own && seek.ask.is_from(session.source);
+        Ok(is_asked_for && self.is_inside(&seek.scope, session).await?)
     }
+}
+
+/// Says what was not searched, file by file: a database with a thousand sessions is one piece of news.
+fn unsearched(sessions: &[Foreign], problems: &[(usize, String)]) -> Vec<String> {
+    let mut files: Vec<(&Foreign, &str, usize)> = Vec::new();
+    let mut places: HashMap<(Source, &Path), usize> = HashMap::new();
+    for (place, problem) in problems {
+        let session = &sessions[*place];
+        match places.entry((session.source, &session.place.path)) {
+            Slot::Vacant(slot) => {
+                slot.insert(files.len());
+                files.push((session, problem, 1));
+            }
+            Slot::Occupied(slot) => files[*slot.get()].2 += 1,
+        }
+    }
+    let told = |(first, problem, count): (&Foreign, &str, usize)| match count {
+        1 => format!("{} was not searched: {problem}", first.reference()),
+        _ => {
+            let (source, first) = (first.source, first.reference());
+            format!(
+                "{count} sessions of {source} in one file were not searched, the first {first}: {problem}"
+            )
+        }
+    };
+    files.into_iter().map(told).collect()
 }
 
 /// What one search goes by.
@@ -367,10 +409,13 @@ struct Seek<'a> {
     scope: policy::Scope,
     matcher: Arc<Matcher>,
     cursor: Cursor,
+    /// How many hits are enough.
     limit: usize,
     redaction: Redaction,
     /// The directories whose sessions are sought; all when empty.
     dirs: Vec<String>,
+    /// The caller's own session and those above it.
+    own: Vec<(Source, SessionId)>,
 }
 
 impl Seek<'_> {
@@ -560,5 +605,23 @@ mod tests {
         let long = format!("{} needle {}", "x".repeat(300), "y".repeat(300));
         let cut = snippet(&long, 301);
         assert!(cut.starts_with("…x") && cut.contains("needle") && cut.ends_with("y…"), "{cut}");
+    }
+
+    #[test]
+    fn what_was_not_searched_is_told_file_by_file() {
+        let session = |id: &str, path: &str| {
+            let place = sess_readers::Place { path: path.into(), size_bytes: None };
+            Foreign::new(Source::Opencode, id.parse().expect("an id"), place, Timestamp::default())
+        };
+        let sessions = [session("s1", "/a.db"), session("s2", "/b.db"), session("s3", "/a.db")];
+        let problem = |place: usize| (place, format!("{} is bad", sessions[place].place.path.display()));
+        assert_eq!(unsearched(&sessions, &[]), [""; 0]);
+        assert_eq!(
+            unsearched(&sessions, &[problem(0), problem(1), problem(2)]),
+            [
+                "2 sessions of opencode in one file were not searched, the first opencode:s1: /a.db is bad",
+                "opencode:s2 was not searched: /b.db is bad",
+            ]
+        );
     }
 }

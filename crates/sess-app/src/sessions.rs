@@ -3,7 +3,7 @@
 use sess_core::{SessionId, policy, session::Session};
 use sess_store::SessionPatch;
 
-use crate::{App, Caller, Error, Listed, Result, context};
+use crate::{App, Caller, Error, Listed, Result};
 
 /// The most characters a title has.
 const TITLE_CHARS_MAX: usize = 500;
@@ -35,7 +35,7 @@ impl App {
     async fn patch(&self, caller: &Caller, session: &Session, patch: SessionPatch) -> Result<Listed> {
         may_manage(caller, "change a session")?;
         let patched = self.store()?.patch_session(&session.id, patch, self.now()).await?;
-        Ok(context::listed(&patched))
+        self.listed(&self.with_files(patched).await?).await
     }
 }
 

@@ -6,7 +6,7 @@
 pub(crate) mod keeper;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -61,7 +61,9 @@ pub struct Unsaved {
 /// What there is in all.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SnapshotsLeft {
+    /// Sub-agents' too.
     pub snapshots: u64,
+    pub of_sub_agents: u64,
     /// On the disk, compressed.
     pub size_bytes: u64,
     /// Manifests that cannot be read. While there are any, chunks that nobody names stay.
@@ -143,20 +145,32 @@ impl App {
         may_manage(caller, "list snapshots")?;
         let dir = dir(self.home()?);
         let live: HashSet<(Source, SessionId)> = self.live_sessions().await?;
-        context::blocking(move || {
-            let mut rows = SnapshotRows::default();
-            let mut found = Vec::new();
+        let (mut found, problems) = context::blocking(move || {
+            let (mut found, mut problems) = (Vec::new(), Vec::new());
             for (_, _, path) in snapshot::manifests(&dir).map_err(|error| unreadable(&error))? {
                 match Manifest::load(&path) {
                     Ok(manifest) => found.push(manifest),
-                    Err(error) => rows.problems.push(error.to_string()),
+                    Err(error) => problems.push(error.to_string()),
                 }
             }
-            found.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
-            rows.snapshots = found.into_iter().map(|manifest| row(manifest, &live)).collect();
-            Ok(rows)
+            Ok::<_, Error>((found, problems))
         })
-        .await?
+        .await??;
+        found.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+        if self.has_store() {
+            let ids: Vec<SessionId> = found.iter().map(|manifest| manifest.id.clone()).collect();
+            let known = self.store()?.known_sessions(&ids).await?.into_iter();
+            let named = known.filter(|row| !row.title.is_empty());
+            let mut names: HashMap<(Source, SessionId), String> =
+                named.map(|row| ((row.source, row.id), row.title)).collect();
+            for manifest in &mut found {
+                if let Some(name) = names.remove(&(manifest.source, manifest.id.clone())) {
+                    manifest.title = name;
+                }
+            }
+        }
+        let snapshots = found.into_iter().map(|manifest| row(manifest, &live)).collect();
+        Ok(SnapshotRows { snapshots, problems })
     }
 
     /// Deletes a snapshot, with those of the sub-agents that its session started; returns what went.

@@ -8,6 +8,7 @@ use sess_agent::files::attachments;
 use sess_core::{
     AgentId, MessageId, RunId, SessionKey, Source,
     agent::Team,
+    digest::sha256,
     message::{Body, Provenance, Role},
     policy::{Confinement, Standing},
     run::{Errand, Run, Spawn},
@@ -18,7 +19,7 @@ use sess_store::{Cap, Full, NewMessage, NewRun, RequestKey};
 
 use crate::{
     App, Caller, Configured, Error, Result,
-    requests::{request_key, sha256},
+    requests::request_key,
     sending::{lineage_for, refused},
 };
 

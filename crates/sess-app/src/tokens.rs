@@ -7,12 +7,13 @@ use std::{fmt, time::Duration};
 
 use sess_core::{
     AgentId, SessionId, Timestamp,
+    digest::sha256,
     policy::{Standing, Verb},
 };
 use sess_protocol::tokens::{Scope, TokenRow};
 use sess_store::{TokenKind, TokenRecord};
 
-use crate::{App, Caller, Error, Result, Signals, requests::sha256, sessions::may_manage};
+use crate::{App, Caller, Error, Result, Signals, sessions::may_manage};
 
 /// How long a one-time link counts.
 pub const LOGIN_CODE_FOR: Duration = Duration::from_secs(60);

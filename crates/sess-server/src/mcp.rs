@@ -182,7 +182,7 @@ impl Door {
         let signals = self.signals(context);
         match &self.way {
             Way::Process { .. } => self.app.caller_of(signals, name, arguments).await,
-            Way::Http => self.app.agent_caller(access(context), signals),
+            Way::Http => self.app.agent_caller(access(context), self.app.with_thread(signals).await),
         }
     }
 

@@ -442,9 +442,9 @@ pub struct Read {
 
 #[derive(Debug, Args)]
 pub struct History {
-    /// A key such as agent:ops:main, an id, its first 8 or more characters, or -1
+    /// A key such as agent:ops:main, an id, its first 8 or more characters, or -1; --session names it as well
     #[arg(value_name = "REF", allow_negative_numbers = true)]
-    pub reference: String,
+    pub reference: Option<String>,
 
     /// How many messages, 1000 at most
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
@@ -658,7 +658,7 @@ pub enum SnapshotCommand {
 #[derive(Debug, Args)]
 pub struct Install {
     /// The programs whose agents use the tools
-    #[arg(value_name = "HOST", required_unless_present = "all")]
+    #[arg(value_name = "HOST")]
     pub hosts: Vec<HostName>,
 
     /// Every one that is found on this machine; to uninstall, every one that was installed

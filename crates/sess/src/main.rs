@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod output;
 mod panics;
+mod private;
 
 use std::{error::Error as _, ffi::OsString, process::ExitCode};
 
@@ -147,7 +148,15 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
             output.notice(notice);
         }
     }
-    let context = commands::Context::new(config, problem.map(usage), cli.session, cli.no_redact);
+    let mut context = commands::Context::new(config, problem.map(usage), cli.session, cli.no_redact);
+    // The others find the session themselves, or may begin one under that name.
+    let acts_in_one = matches!(
+        cli.command,
+        Some(Command::Runs(_) | Command::Tool(_) | Command::Whoami | Command::Send(_) | Command::Spawn(_))
+    );
+    if acts_in_one {
+        context.complete_session().await?;
+    }
     // The largest of the commands makes it large.
     let outcome = Box::pin(commands::run(&context, output, cli.command)).await;
     context.app.finish().await;

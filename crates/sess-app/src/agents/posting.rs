@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use sess_core::{
     Timestamp,
-    session::{Address, Channel, Session},
+    session::{Address, Channel},
 };
 use sess_store::{Lease, Post, PostTried, Store};
 
@@ -55,7 +55,11 @@ impl Agents {
     pub(super) async fn deliver(&self, store: &dyn Store, post: &Post, lease: &Lease) -> Result<()> {
         let given_up = |error: String| PostTried::Failed { error, retry_at: None };
         let tried = match store.session(&post.session).await {
-            Ok(Some(session)) => match self.try_post(store, &session, post).await? {
+            // The policy of now counts, not the one of when it was written; and it does not pass by itself.
+            Ok(Some(session)) if self.app().address_of(&session)?.is_none() => {
+                given_up("send blocked by session policy".to_owned())
+            }
+            Ok(Some(_)) => match self.try_post(store, post).await {
                 Ok(()) => PostTried::Delivered,
                 Err(error) => {
                     let retry_at = retry_at(post.tries + 1, self.app().now());
@@ -74,26 +78,18 @@ impl Agents {
         self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn try_post(
-        &self,
-        store: &dyn Store,
-        session: &Session,
-        post: &Post,
-    ) -> Result<Result<(), String>> {
-        // The policy of now counts, not the one of when it was written.
-        if self.app().address_of(session)?.is_none() {
-            return Ok(Err("send blocked by session policy".to_owned()));
-        }
+    /// Tries once; an error is a sentence, and worth another try.
+    async fn try_post(&self, store: &dyn Store, post: &Post) -> Result<(), String> {
         if post.address.channel == Channel::Webchat {
-            return Ok(self.app().post_to_webchat(store, post).await.map_err(|error| error.to_string()));
+            return self.app().post_to_webchat(store, post).await.map_err(|error| error.to_string());
         }
         let doors = self.doors();
         let door = doors.iter().find(|door| door.channels().contains(&post.address.channel));
         let Some(door) = door else {
-            return Ok(Err(format!("the channel {} is closed", post.address.channel)));
+            return Err(format!("the channel {} is closed", post.address.channel));
         };
         let posted = tokio::time::timeout(TRY_MAX, door.post(&post.address, &post.text)).await;
-        Ok(posted.unwrap_or_else(|_| Err(format!("no answer within {} s", TRY_MAX.as_secs()))))
+        posted.unwrap_or_else(|_| Err(format!("no answer within {} s", TRY_MAX.as_secs())))
     }
 }
 

@@ -84,9 +84,7 @@ impl Found {
     pub(crate) fn is_archived(&self) -> bool {
         match self {
             Self::Stored(session) => session.archived_at.is_some(),
-            Self::Foreign(foreign, stored) => {
-                foreign.is_archived || stored.as_ref().is_some_and(|stored| stored.archived_at.is_some())
-            }
+            Self::Foreign(foreign, stored) => is_archived(foreign, stored.as_deref()),
         }
     }
 }
@@ -99,11 +97,19 @@ pub(super) struct Page {
 }
 
 impl App {
-    /// Names the sessions of other agents, sub-agents' too.
+    /// Names the sessions of other agents, sub-agents' too, and warns of what cannot be read.
     pub(crate) async fn foreign_sessions(&self, source: Option<Source>) -> Result<Vec<Foreign>> {
+        let look = self.look_at_agents(source).await?;
+        self.warn_of(&look.problems);
+        Ok(look.sessions)
+    }
+
+    /// Names the sessions of other agents and what of theirs cannot be read: for who wants one session, what is
+    /// wrong with another is no news.
+    pub(crate) async fn look_at_agents(&self, source: Option<Source>) -> Result<Look> {
         match &self.settings().homes {
-            Some(homes) => self.foreign_sessions_in(homes.clone(), source).await,
-            None => Ok(Vec::new()),
+            Some(homes) => self.look(homes.clone(), source).await,
+            None => Ok(Look::default()),
         }
     }
 
@@ -114,15 +120,18 @@ impl App {
         source: Option<Source>,
     ) -> Result<Vec<Foreign>> {
         let look = self.look(homes, source).await?;
-        if let Some(text) = warning(&look.problems) {
-            // What is asked for twice, or every second, is told once.
-            let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
-            if *last != text {
-                tracing::warn!("{text}");
-                *last = text;
-            }
-        }
+        self.warn_of(&look.problems);
         Ok(look.sessions)
+    }
+
+    fn warn_of(&self, problems: &[Problem]) {
+        let Some(text) = warning(problems) else { return };
+        // What is asked for twice, or every second, is told once.
+        let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != text {
+            tracing::warn!("{text}");
+            *last = text;
+        }
     }
 
     async fn look(&self, homes: Homes, source: Option<Source>) -> Result<Look> {
@@ -194,7 +203,8 @@ impl App {
         Ok(Page { sessions: found, total: total.min(most) })
     }
 
-    /// Returns other agents' sessions that the question is about and the caller may see, whatever their titles.
+    /// Returns other agents' sessions that the question is about and the caller may see, whatever their titles: those
+    /// are sure when the question is about titles.
     pub(crate) async fn foreign_that_fit(
         &self,
         caller: &Caller,
@@ -215,7 +225,7 @@ impl App {
         };
         let mut repositories = Repositories::of(self, ask.scope)?;
         let fits = |foreign: &Foreign| {
-            (children == Children::Included || foreign.parent.is_none() && foreign.name.is_none())
+            (children == Children::Included || !foreign.is_part())
                 && !is_own(foreign)
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
@@ -223,14 +233,29 @@ impl App {
         };
         let mut found = self.foreign_sessions(ask.source).await?;
         found.retain(fits);
+        if ask.query.as_deref().is_some_and(|query| !query.is_empty()) {
+            found = self.with_sure_titles(found).await?;
+        }
         Ok(found)
+    }
+
+    /// Makes sure of what sessions are called, wherever in their files that stands, and remembers it.
+    async fn with_sure_titles(&self, mut sessions: Vec<Foreign>) -> Result<Vec<Foreign>> {
+        let app = self.clone();
+        blocking(move || {
+            sess_readers::make_sure(&mut sessions);
+            let mut catalogue = app.inner.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+            catalogue.learn_titles(&sessions);
+            sessions
+        })
+        .await
     }
 
     /// Returns the caller's own session and those above it, as far as its call and its agent's files tell.
     ///
     /// Of a caller that only says whose agent it is, the session is taken that went on last where it works:
     /// that is too little to write in its name, and enough not to show it to itself.
-    async fn own_line(&self, caller: &Caller) -> Result<Vec<(Source, SessionId)>> {
+    pub(crate) async fn own_line(&self, caller: &Caller) -> Result<Vec<(Source, SessionId)>> {
         if caller.standing == Standing::Owner {
             return Ok(Vec::new());
         }
@@ -241,13 +266,7 @@ impl App {
         let Some(homes) = self.settings().homes.clone() else { return Ok(line) };
         let kept = self.look(homes, Some(source)).await?.sessions;
         if caller.host.is_some() {
-            let since = self.now().as_millis() - LIVE_FOR_MS;
-            let cwd = self.settings().cwd.as_deref();
-            let is_live = |foreign: &&Foreign| {
-                cwd.is_some() && foreign.cwd.as_deref() == cwd && foreign.updated_at.as_millis() >= since
-            };
-            let newest = kept.iter().filter(is_live).max_by_key(|foreign| foreign.updated_at);
-            line.extend(newest.map(|foreign| (source, foreign.id.clone())));
+            line.extend(self.at_work_here(&kept).map(|foreign| (source, foreign.id.clone())));
         }
         let mut at = 0;
         while let Some((source, id)) = line.get(at) {
@@ -263,10 +282,44 @@ impl App {
         Ok(line)
     }
 
-    /// Finds the session that a reference means to this caller.
+    /// Returns which of these sessions is taken for the caller's when it does not say: the one that went on last
+    /// where it works.
+    fn at_work_here<'a>(&self, kept: &'a [Foreign]) -> Option<&'a Foreign> {
+        let since = self.now().as_millis() - LIVE_FOR_MS;
+        let cwd = self.settings().cwd.as_deref()?;
+        let is_live = |foreign: &&Foreign| foreign.ran_in(cwd) && foreign.updated_at.as_millis() >= since;
+        kept.iter().filter(is_live).max_by_key(|foreign| foreign.updated_at)
+    }
+
+    /// Returns the session that is taken for the caller's where only its host is known, so that what is not shown to
+    /// it as its own is also what it reads as its own.
+    pub(super) async fn taken_for_own(&self, caller: &Caller) -> Result<Option<Foreign>> {
+        let Some(host) = caller.host else { return Ok(None) };
+        let kept = self.look_at_agents(Some(host)).await?.sessions;
+        Ok(self.at_work_here(&kept).cloned())
+    }
+
+    /// Finds the session that a reference means to this caller, to be read.
     ///
-    /// What the caller may not see does not exist for it.
+    /// What the caller may not see does not exist for it, and neither does another agent's session of which
+    /// nothing is left but what the owner said about it.
     pub(crate) async fn find(&self, caller: &Caller, text: &str) -> Result<Found> {
+        match self.find_any(caller, text).await? {
+            Found::Stored(session) if self.is_gone(&session).await? => {
+                Err(ReferenceError::NotFound(text.trim().to_owned()).into())
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Tells whether nothing is left to read of a session that its agent does not have.
+    async fn is_gone(&self, session: &Session) -> Result<bool> {
+        Ok(self.settings().homes.is_some()
+            && session.source != Source::Native
+            && self.store()?.is_bare(&session.id).await?)
+    }
+
+    async fn find_any(&self, caller: &Caller, text: &str) -> Result<Found> {
         self.home()?;
         let reference = Reference::parse(text)?;
         let text = text.trim();
@@ -278,7 +331,7 @@ impl App {
             return self.relative(caller, text, offset).await;
         }
         let scope = self.visible(caller).await?;
-        if let Some(session) = self.find_stored(caller, &reference, &scope).await? {
+        if let Some(session) = self.find_stored(caller, (&reference, text), &scope).await? {
             // A session out of sight is not there, and nothing else has its name.
             if !self.is_inside(&scope, &session).await? {
                 return Err(not_found().into());
@@ -293,7 +346,7 @@ impl App {
             Reference::Id(id) => (None, id),
             Reference::Key(_) | Reference::Nothing | Reference::Relative(_) => return Err(not_found().into()),
         };
-        let mut matches = self.foreign_sessions(source).await?;
+        let Look { sessions: mut matches, problems } = self.look_at_agents(source).await?;
         matches.retain(|foreign| is_visible(&scope, foreign));
         keep_named(&mut matches, id);
         let mut found: Vec<Found> = Vec::new();
@@ -315,11 +368,28 @@ impl App {
             return Err(ReferenceError::Ambiguous { reference, matches }.into());
         }
         match found.pop() {
-            None => Err(not_found().into()),
+            None => {
+                // It may be in what cannot be read.
+                self.warn_of(&problems);
+                Err(not_found().into())
+            }
             Some(found) if self.is_current(caller, &found).await? => Err(ReferenceError::Current.into()),
             Some(Found::Stored(session)) => self.with_files(*session).await,
             Some(found) => self.with_row(found).await,
         }
+    }
+
+    /// Returns the whole name of another agent's session of which `<source>:<beginning of its id>` is given; none when
+    /// none is meant, and the text names a session of its own.
+    pub async fn whole_name(&self, text: &str) -> Result<Option<String>> {
+        let Ok(Reference::Native(source, id)) = Reference::parse(text) else { return Ok(None) };
+        let mut matches = self.look_at_agents(Some(source)).await?.sessions;
+        keep_named(&mut matches, &id);
+        if matches.len() > 1 {
+            let (reference, matches) = (text.trim().to_owned(), matches.len() as u64);
+            return Err(ReferenceError::Ambiguous { reference, matches }.into());
+        }
+        Ok(matches.pop().map(|foreign| foreign.reference()))
     }
 
     /// Adds what is stored of another agent's session, such as the owner's name for it.
@@ -335,7 +405,7 @@ impl App {
     /// Finds a session and makes its row when it has none yet: what the owner says about another
     /// agent's session is kept in the store.
     pub async fn resolve(&self, caller: &Caller, text: &str) -> Result<Session> {
-        match self.find(caller, text).await? {
+        match self.find_any(caller, text).await? {
             Found::Stored(session) | Found::Foreign(_, Some(session)) => Ok(*session),
             Found::Foreign(foreign, None) => Ok(self.store()?.ensure_session(first_row(&foreign)).await?),
         }
@@ -345,7 +415,7 @@ impl App {
     async fn find_stored(
         &self,
         caller: &Caller,
-        reference: &Reference,
+        (reference, text): (&Reference, &str),
         scope: &policy::Scope,
     ) -> Result<Option<Session>> {
         if !self.has_store() {
@@ -361,8 +431,11 @@ impl App {
             Reference::Relative(_) | Reference::Nothing => Ok(None),
         };
         let session = match found {
-            // Whose a damaged session is cannot be told, so only who sees all hears of it.
-            Err(sess_store::Error::Damaged(_)) if *scope != policy::Scope::All => None,
+            // Whose a damaged session is cannot be told, so only who sees all hears of it; to the others its id is not
+            // the beginning of another one either.
+            Err(sess_store::Error::Damaged(_)) if *scope != policy::Scope::All => {
+                return Err(ReferenceError::NotFound(text.to_owned()).into());
+            }
             found => found?,
         };
         let Some(session) = session else { return Ok(None) };
@@ -377,7 +450,7 @@ impl App {
         if session.source == Source::Native {
             return Ok(Found::Stored(Box::new(session)));
         }
-        let kept = self.foreign_sessions(Some(session.source)).await?;
+        let kept = self.look_at_agents(Some(session.source)).await?.sessions;
         Ok(match kept.into_iter().find(|foreign| foreign.id == session.id) {
             // Its own file is the session, whatever else was stored about it: an import, or its mail.
             Some(foreign) => Found::Foreign(Box::new(foreign), Some(Box::new(session))),
@@ -462,6 +535,8 @@ impl App {
             title: ask.query.clone().filter(|query| !query.is_empty()),
             dirs: self.dirs(ask.scope)?,
             archived: if ask.include_archived { Archived::Included } else { Archived::Hidden },
+            // Those whose agent has them are listed as its sessions; the others have nothing to read.
+            without_bare: self.settings().homes.is_some(),
             except,
         })
     }
@@ -490,9 +565,8 @@ impl App {
         };
         let is_short = foreign.place.size_bytes.is_none_or(|size| size <= COUNTED_SIZE_BYTES_MAX);
         let is_counted = foreign.num_messages.is_none() && is_short;
-        let (counted, told) = (if is_counted { count(foreign).await? } else { None }).unzip();
+        let (counted, told) = if is_counted { count(foreign).await? } else { (None, Told::default()) };
         let counted = foreign.num_messages.or(counted);
-        let told = told.unwrap_or_default();
         let is_named = stored.as_ref().is_some_and(|stored| !stored.title.is_empty());
         let title = told.title.as_deref().filter(|_| !is_named).unwrap_or(found.title());
         Ok(Listed {
@@ -508,10 +582,11 @@ impl App {
 }
 
 /// Returns what is stored of another agent's session once the owner says something about it.
+///
+/// A title is none of it: a stored one is the owner's, and hides what the agent calls its session.
 pub(crate) fn first_row(foreign: &Foreign) -> NewSession {
     let created_at = foreign.created_at.unwrap_or(foreign.updated_at);
     let mut new = NewSession::chat(foreign.id.clone(), foreign.source, created_at);
-    new.title.clone_from(&foreign.title);
     new.cwd.clone_from(&foreign.cwd);
     new
 }
@@ -530,19 +605,24 @@ fn listed_foreign(foreign: &Foreign) -> Listed {
         cwd: foreign.cwd.clone(),
         num_messages_is_minimum: foreign.num_messages.is_none(),
         damaged: 0,
+        is_sub_agent: foreign.is_orphan,
     }
 }
 
-/// Says what could not be read, in one sentence: a thousand broken files are one piece of news.
+/// Says what could not be read, agent by agent: a thousand broken files are one piece of news.
 fn warning(problems: &[Problem]) -> Option<String> {
-    let first = problems.first()?;
-    let mut agents: Vec<&str> = problems.iter().map(|problem| problem.source.as_str()).collect();
-    agents.dedup();
-    let others = match problems.len() - 1 {
-        0 => String::new(),
-        others => format!(" (and {others} more)"),
-    };
-    Some(format!("{}: {}{others}", agents.join(", "), first.what))
+    let mut told: Vec<String> = Vec::new();
+    for of_agent in problems.chunk_by(|a, b| a.source == b.source) {
+        let (source, what) = (of_agent[0].source, &of_agent[0].what);
+        told.push(match of_agent.len() {
+            1 => format!("{source}: {what}"),
+            count => format!("{source}, {count} files, the first: {what}"),
+        });
+    }
+    if problems.len() > told.len() {
+        told.push("`sess doctor` names all".to_owned());
+    }
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Whether sub-agents' sessions are wanted.
@@ -585,6 +665,13 @@ impl Repositories {
             cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
         })
     }
+}
+
+/// Tells whether another agent's session is archived: the owner's word counts, else its agent's.
+pub(crate) fn is_archived(foreign: &Foreign, stored: Option<&Session>) -> bool {
+    let archived_here = stored.is_some_and(|stored| stored.archived_at.is_some());
+    let unarchived_here = stored.is_some_and(|stored| stored.facts.is_unarchived);
+    archived_here || (foreign.is_archived && !unarchived_here)
 }
 
 fn is_among(line: &[(Source, SessionId)], source: Source, id: &SessionId) -> bool {
@@ -642,16 +729,22 @@ pub(crate) async fn join(store: &dyn Store, found: &mut [Found]) -> Result<Vec<S
     Ok(both.into_keys().collect())
 }
 
-/// Counts the messages of another agent's session, and says what else was seen; `None` when it cannot be read.
-async fn count(foreign: &Foreign) -> Result<Option<(u64, Told)>> {
+/// Counts the messages of another agent's session, and says what else was seen. What cannot be read is not counted,
+/// and is damage.
+async fn count(foreign: &Foreign) -> Result<(Option<u64>, Told)> {
     let foreign = foreign.clone();
     blocking(move || {
         let mut count = 0;
         let read = sess_readers::read(&foreign, &mut |entry| {
-            count += u64::from(!entry.is_rewound && entry.body.role != Role::System);
+            count += u64::from(!entry.is_taken_back && entry.body.role != Role::System);
             ControlFlow::Continue(())
         });
-        read.ok().map(|told| (count, told))
+        match read {
+            Ok(told) => (Some(count), told),
+            // It goes on, or was deleted, since it was listed.
+            Err(sess_readers::Error::Gone(_) | sess_readers::Error::Busy(_)) => (None, Told::default()),
+            Err(_) => (None, Told { bad: 1, ..Told::default() }),
+        }
     })
     .await
 }
@@ -670,4 +763,29 @@ async fn first_readable(store: &dyn Store, filter: &SessionFilter, limit: usize)
         seen += more as u64;
     }
     Ok(readable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_told_agent_by_agent() {
+        let check = |problems: &[(Source, &str)], told: Option<&str>| {
+            let problem =
+                |(source, what): &(Source, &str)| Problem { source: *source, what: (*what).to_owned() };
+            let problems: Vec<Problem> = problems.iter().map(problem).collect();
+            assert_eq!(warning(&problems).as_deref(), told);
+        };
+        check(&[], None);
+        check(&[(Source::Goose, "a is bad")], Some("goose: a is bad"));
+        check(
+            &[(Source::Claude, "a is bad"), (Source::Goose, "b is bad")],
+            Some("claude: a is bad; goose: b is bad"),
+        );
+        check(
+            &[(Source::Claude, "a is bad"), (Source::Claude, "b is bad"), (Source::Zed, "c is bad")],
+            Some("claude, 2 files, the first: a is bad; zed: c is bad; `sess doctor` names all"),
+        );
+    }
 }

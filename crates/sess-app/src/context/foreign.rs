@@ -38,7 +38,7 @@ pub(super) struct Asked {
 
 impl App {
     pub(super) async fn read_foreign(&self, foreign: Foreign, asked: Asked) -> Result<Transcript> {
-        let mut family = self.foreign_sessions(Some(foreign.source)).await?;
+        let mut family = self.look_at_agents(Some(foreign.source)).await?.sessions;
         family.retain(|session| session.parent.is_some());
         blocking(move || read(&foreign, &family, &asked)).await?
     }
@@ -182,7 +182,7 @@ impl<'a> Reading<'a> {
         let is_own = depth == 0;
         self.seq += u64::from(is_own);
         let is_counted = is_own && entry.body.role != Role::System;
-        if entry.is_rewound {
+        if entry.is_taken_back {
             self.taken_back += u64::from(is_counted);
             return;
         }

@@ -101,6 +101,7 @@ impl Keeper {
             Ok(stamp) => stamp,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
         };
+        let session = &Foreign { title: title(session, before.as_ref(), &stamp), ..session.clone() };
         let Some(before) = before else {
             let cut = match self.copy(session, Vec::new(), 0)? {
                 Ok(cut) => cut,
@@ -283,7 +284,10 @@ impl Keeper {
             left.snapshots += 1;
             left.size_bytes += path.metadata().map_or(0, |found| found.len());
             match Manifest::load(&path) {
-                Ok(manifest) => named.extend(manifest.chunks.into_iter().map(|chunk| chunk.path(&self.dir))),
+                Ok(manifest) => {
+                    left.of_sub_agents += u64::from(manifest.parent.is_some());
+                    named.extend(manifest.chunks.into_iter().map(|chunk| chunk.path(&self.dir)));
+                }
                 // Nobody knows which chunks it names, so none may go.
                 Err(_) => left.unreadable += 1,
             }
@@ -345,7 +349,7 @@ impl Cutter<'_> {
         self.content.extend_from_slice(line.as_bytes());
         self.num_entries += 1;
         self.cut.keys.push(key(entry));
-        self.cut.num_messages += u64::from(!entry.is_rewound && entry.body.role != Role::System);
+        self.cut.num_messages += u64::from(!entry.is_taken_back && entry.body.role != Role::System);
         let is_end = crc32fast::hash(line.as_bytes()) & CUT_MASK == 0;
         let size = self.content.len();
         if is_end && size >= CHUNK_SIZE_BYTES_MIN || size >= CHUNK_SIZE_BYTES_USUAL_MAX {
@@ -375,6 +379,14 @@ impl Cutter<'_> {
     fn finish(mut self) -> Result<Cut> {
         self.write()?;
         Ok(self.cut)
+    }
+}
+
+/// Returns what a session is called. Its file is looked through for that once, and again when it changed.
+fn title(session: &Foreign, before: Option<&Manifest>, stamp: &str) -> String {
+    match before.filter(|before| !session.is_title_sure && is_same(before, session, stamp)) {
+        Some(before) => before.title.clone(),
+        None => sess_readers::title(session),
     }
 }
 

@@ -252,36 +252,53 @@ async fn announces_are_posted_again_until_they_are_delivered() {
     at_work.stop().await;
 }
 
-#[tokio::test]
-async fn a_post_of_a_deleted_session_is_given_up() {
+/// Sends into a session with a channel, changes it, and returns what became of the post that followed.
+async fn posted(change: impl AsyncFnOnce(&dyn sess_store::Store, &sess_core::SessionId)) -> sess_store::Post {
     let (world, stage) = (world(|_| {}), Stage::new(counting));
     let store = world.store();
     let b = main_of(&*store, "b").await;
     let to = Address { channel: Channel::Discord, to: None, account_id: None };
     store.patch_session(&b.id, SessionPatch::Delivery(to), now()).await.expect("patched");
     exchange(&world, &stage, 0).await;
-    store.delete_session(&b.id, "owner", now()).await.expect("deleted");
+    change(&*store, &b.id).await;
 
     let agents = node(&world.app, &stage, 5_000);
     let door = Arc::new(Discord::default());
     agents.connect(Arc::clone(&door) as Arc<dyn Channels>);
     let at_work = AtWork::new(&agents);
     let mut changes = store.changes();
-    let ended = async {
+    let tried = async {
         loop {
             changes.mark_unchanged();
             let post = store.posts(None, 10).await.expect("readable").remove(0);
-            if post.state != PostState::Waiting {
+            if post.tries > 0 {
                 return post;
             }
             changes.changed().await.expect("open");
         }
     };
-    let post = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("ended");
+    let post = tokio::time::timeout(Duration::from_secs(20), tried).await.expect("tried");
     at_work.stop().await;
+    assert_eq!(door.1.load(std::sync::atomic::Ordering::Relaxed), 0, "nobody posts it");
+    post
+}
+
+#[tokio::test]
+async fn a_post_that_cannot_be_delivered_any_more_is_given_up_at_once() {
+    let post = posted(async |store, session| {
+        store.delete_session(session, "owner", now()).await.expect("deleted");
+    });
+    let post = post.await;
     assert_eq!((post.state, post.tries), (PostState::GivenUp, 1));
     assert_eq!(post.error.as_deref(), Some("its session was deleted"));
-    assert_eq!(door.1.load(std::sync::atomic::Ordering::Relaxed), 0, "nobody tried");
+
+    let post = posted(async |store, session| {
+        let deny = SessionPatch::SendPolicy(Some(sess_core::session::Sending::Deny));
+        store.patch_session(session, deny, now()).await.expect("patched");
+    });
+    let post = post.await;
+    assert_eq!((post.state, post.tries), (PostState::GivenUp, 1));
+    assert_eq!(post.error.as_deref(), Some("send blocked by session policy"));
 }
 
 #[tokio::test]

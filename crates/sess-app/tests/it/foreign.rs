@@ -1,8 +1,12 @@
 //! Other agents' sessions among our own: one list, one way to read, one way to search.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use sess_app::{ListSessions, Listing, ReadSession, Redaction, Scope, SearchMessages, Signals, Transcript};
+use serde_json::Value;
+use sess_app::{
+    ListRows, ListSessions, Listing, Others, ReadSession, Redaction, Scope, SearchMessages, Signals,
+    Transcript, WritePlan,
+};
 use sess_core::{
     Source,
     policy::{ContextVisibility, Verb},
@@ -10,7 +14,10 @@ use sess_core::{
 use sess_readers::Homes;
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::{
+    samples::{copy_all, sample},
+    world::World,
+};
 
 pub(crate) const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
 /// The agents of which there are samples.
@@ -42,8 +49,7 @@ impl Machine {
     pub(crate) fn with(agents: &[&str], change: impl FnOnce(&mut sess_app::Settings)) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         for agent in agents {
-            let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes");
-            copy(&samples.join(agent), home.path());
+            copy_all(&sample(agent), home.path()).expect("copied");
         }
         let homes = Homes::new(home.path().to_owned(), [], Some(home.path().join("acme-api")));
         let world = World::with(|settings| {
@@ -70,20 +76,6 @@ impl Machine {
     pub(crate) async fn found(&self, ask: SearchMessages) -> Vec<String> {
         let found = self.world.app.search(&self.world.owner(), &ask, |_, _| {}).await.expect("found");
         found.hits.into_iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)).collect()
-    }
-}
-
-/// Copies a sample home.
-pub(crate) fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a sample") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a kind").is_dir() {
-            fs::create_dir_all(&target).expect("made");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
     }
 }
 
@@ -260,7 +252,17 @@ async fn of_an_agent_that_does_not_say_who_it_is_the_session_at_work_there_is_le
     assert!(!is_hidden(&machine, &client("some-editor"), &now).await);
     let marked = Signals { env: vec![("GEMINI_CLI".to_owned(), "1".to_owned())], ..Signals::default() };
     assert!(is_hidden(&machine, &app.cli_caller(&marked), &now).await);
-    let unknown = app.read_compacted(&gemini, None).await.expect_err("whose?").to_string();
+    // What it is not shown as its own is what it reads as its own.
+    let whole = app.read_compacted(&gemini, None).await.expect_err("whole").to_string();
+    assert!(whole.starts_with("this session was not compacted"), "{whole}");
+    let chats = machine.home.path().join(".gemini/tmp/acme-api/chats");
+    let log = chats.join("session-2026-11-15T11-50-aaaa1111.jsonl");
+    let summary = r#"{"$set":{"messages":[{"id":"m2","timestamp":"2026-11-15T11:58:30.000Z","type":"user","content":"so far"}]}}"#;
+    let text = fs::read_to_string(&log).expect("a log") + summary + "\n";
+    fs::write(&log, text).expect("compacted");
+    let before = app.read_compacted(&gemini, None).await.expect("compacted");
+    assert!(before.session_id == now && before.transcript.contains("hello"), "{before:?}");
+    let unknown = app.read_compacted(&client("some-editor"), None).await.expect_err("whose?").to_string();
     assert!(unknown.starts_with("which session calls is not known"), "{unknown}");
     let inherited = Signals { env: vec![("SESS_SESSION".to_owned(), "s1".to_owned())], ..Signals::default() };
     let ours = app.read_compacted(&app.caller(&inherited), None).await.expect_err("not yet").to_string();
@@ -268,6 +270,24 @@ async fn of_an_agent_that_does_not_say_who_it_is_the_session_at_work_there_is_le
     let thread = Signals { thread_id: Some("t1".to_owned()), ..Signals::default() };
     let unkept = app.read_compacted(&app.caller(&thread), None).await.expect_err("no file").to_string();
     assert!(unkept.starts_with("nothing of this session (codex:t1) is kept"), "{unkept}");
+}
+
+#[tokio::test]
+async fn the_session_at_work_is_known_by_the_name_of_its_project_where_its_agent_keeps_no_directory() {
+    let machine = Machine::with(&[], |settings| settings.cwd = Some("/home/dev/.acme api".to_owned()));
+    for (project, id) in [("home-dev-acme-api", "aaaa1111"), ("home-dev-other", "bbbb2222")] {
+        let dir = machine.home.path().join(format!(".cursor/projects/{project}/agent-transcripts/{id}"));
+        fs::create_dir_all(&dir).expect("made");
+        let path = dir.join(format!("{id}.jsonl"));
+        fs::write(&path, r#"{"role":"user","message":{"content":"hello"}}"#).expect("written");
+        let at = sess_core::Timestamp::parse_rfc3339("2026-11-15T11:58:00Z").expect("a time").as_millis();
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at.unsigned_abs());
+        fs::File::options().write(true).open(&path).expect("opened").set_modified(at).expect("touched");
+    }
+    let client = Signals { client_name: Some("cursor-vscode".to_owned()), ..Signals::default() };
+    let cursor = machine.world.app.caller(&client);
+    assert!(is_hidden(&machine, &cursor, "cursor:aaaa1111").await);
+    assert!(!is_hidden(&machine, &cursor, "cursor:bbbb2222").await);
 }
 
 #[tokio::test]
@@ -354,6 +374,33 @@ async fn a_handoff_has_the_plan_wherever_its_agent_made_it_and_says_what_is_miss
 }
 
 #[tokio::test]
+async fn a_handoff_has_the_plan_that_codex_marks_and_the_last_one_that_gemini_keeps() {
+    let machine = Machine::of(&["codex", "gemini-cli"]);
+    let bundle = async |id: &str| {
+        let handed = machine.world.app.handoff(&machine.world.owner(), id, Redaction::Masked).await;
+        handed.expect(id).bundle
+    };
+    let codex = bundle("codex:019a71aa-0c11-7d20-8a00-aabbccddee01").await;
+    assert!(codex.contains("## Plan\n\n1. bump axum\n2. fix extractors"), "{codex}");
+    let gemini = "7f3c2a10-55aa-4d1e-b8a2-90c1d2e3f401";
+    assert!(!bundle(&format!("gemini:{gemini}")).await.contains("## Plan"));
+    let plans = machine.home.path().join(".gemini/tmp/acme-api").join(gemini).join("plans");
+    fs::create_dir_all(&plans).expect("made");
+    let write = |name: &str, text: &str, seconds: u64| {
+        fs::write(plans.join(name), text).expect("written");
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let file = fs::File::options().write(true).open(plans.join(name)).expect("opened");
+        file.set_modified(at).expect("touched");
+    };
+    write("b.md", "an older plan", 1_000);
+    write("a.md", "look, then leap", 2_000);
+    write("notes.txt", "no plan", 3_000);
+    std::os::unix::fs::symlink("/etc/hostname", plans.join("z.md")).expect("linked");
+    let kept = bundle(&format!("gemini:{gemini}")).await;
+    assert!(kept.contains("## Plan\n\nlook, then leap\n"), "{kept}");
+}
+
+#[tokio::test]
 async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
     let machine = Machine::of(&["claude-code", "codex"]);
     let (app, owner) = (&machine.world.app, machine.world.owner());
@@ -384,6 +431,108 @@ async fn what_is_stored_about_a_session_and_its_file_are_one_row() {
     assert_eq!((listing.total, listing.sessions.len()), (2, 2), "{listing:?}");
     let all = machine.list(&ListSessions { include_archived: true, ..ListSessions::default() }).await;
     assert!(all.sessions.iter().any(|row| row.source == "claude"));
+}
+
+#[tokio::test]
+async fn what_was_said_about_a_session_is_no_session_once_its_original_is_gone() {
+    let machine = Machine::of(&["claude-code", "codex"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let session = app.resolve(&owner, CLAUDE).await.expect("a row");
+    app.star(&owner, &session, true).await.expect("starred");
+    let projects = machine.home.path().join(".claude/projects");
+    let elsewhere = machine.home.path().join("elsewhere");
+    fs::rename(&projects, &elsewhere).expect("moved away");
+    let rows = async || {
+        let ask = ListRows { others: Others::Included, ..ListRows::default() };
+        let rows = app.session_rows(&owner, &ask).await.expect("rows");
+        (rows.total, rows.sessions.iter().any(|row| row.session_id == CLAUDE))
+    };
+    let listing = machine.list(&ListSessions::default()).await;
+    assert!(listing.total == 2 && listing.sessions.iter().all(|row| row.source == "codex"), "{listing:?}");
+    assert_eq!(rows().await, (2, false));
+    for reference in [CLAUDE.to_owned(), format!("claude:{CLAUDE}")] {
+        assert_eq!(machine.read(&reference).await, Err(format!("session \"{reference}\" not found")));
+        let handed = app.handoff(&owner, &reference, Redaction::Masked).await.expect_err("nothing is there");
+        assert_eq!(handed.to_string(), format!("session \"{reference}\" not found"));
+    }
+    // It comes back with its original.
+    fs::rename(&elsewhere, &projects).expect("moved back");
+    assert_eq!(rows().await, (3, true));
+    let listing = machine.list(&ListSessions::default()).await;
+    assert!(listing.sessions.iter().any(|row| row.starred && row.source == "claude"), "{listing:?}");
+    // What it has of its own stays without the original.
+    let caller = app.caller(&Signals { explicit: Some(format!("claude:{CLAUDE}")), ..Signals::default() });
+    app.write_plan(&caller, WritePlan { content: "# Rotate".to_owned(), ..WritePlan::default() })
+        .await
+        .expect("written");
+    fs::rename(&projects, &elsewhere).expect("moved away");
+    assert_eq!(rows().await, (3, true));
+    assert_eq!(machine.list(&ListSessions::default()).await.total, 3);
+}
+
+#[tokio::test]
+async fn the_owner_takes_a_session_out_of_its_agents_archive() {
+    let machine = Machine::of(&["codex"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let is_listed = async || {
+        let listing = machine.list(&ListSessions::default()).await;
+        listing.sessions.iter().any(|row| row.id.starts_with("codex:01999000"))
+    };
+    assert!(!is_listed().await);
+    let session = app.resolve(&owner, "codex:01999000").await.expect("a row");
+    app.star(&owner, &session, true).await.expect("starred");
+    assert!(!is_listed().await, "a star says nothing about the archive");
+    app.archive(&owner, &session, false).await.expect("unarchived");
+    assert!(is_listed().await);
+    app.archive(&owner, &session, true).await.expect("archived");
+    assert!(!is_listed().await);
+}
+
+#[tokio::test]
+async fn a_handoff_names_the_command_of_who_has_the_session_and_its_task_as_the_goal() {
+    let machine = Machine::of(&["claude-code", "codex", "opencode"]);
+    let app = &machine.world.app;
+    let handed = async |id: &str| app.handoff(&machine.world.owner(), id, Redaction::Masked).await.expect(id);
+    let whole = handed(CLAUDE).await.resume.expect("a command");
+    assert_eq!(whole, ["claude", "--resume", CLAUDE]);
+    let below = handed("claude:agent-a7c1").await;
+    assert_eq!(below.resume, Some(whole), "a sub-agent goes on in the session above it");
+    let asked = handed("codex:019a71ab").await;
+    assert!(asked.bundle.contains("\n## Goal\n\n"), "{}", asked.bundle);
+    assert!(asked.resume.is_none_or(|words| !words.concat().contains("019a71ab")));
+    let titled = handed("opencode:ses_17cdba9cfffeChildAgentXYZ01").await.bundle;
+    assert!(titled.contains("\n## Goal\n\nFind limiter call sites"), "{titled}");
+}
+
+#[tokio::test]
+async fn a_sub_agent_of_crush_goes_by_the_id_that_crush_gave_it() {
+    let machine = Machine::of(&["crush"]);
+    let ours = machine.read("crush:m-2--call_9").await.expect("read");
+    assert_eq!(machine.read("crush:m-2$$call_9").await, Ok(ours));
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    app.in_sight(&owner, "crush:m-2$$call_9", Verb::History).await.expect("seen at the doors");
+}
+
+#[tokio::test]
+async fn a_star_leaves_the_name_to_the_agent_whose_session_it_is() {
+    let machine = Machine::of(&["codex"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    claude_said(&machine, &[r#"{"role":"user","content":"first words"}"#.to_owned()], "");
+    let session = app.resolve(&owner, "claude:c1").await.expect("a row");
+    let starred = app.star(&owner, &session, true).await.expect("starred");
+    assert_eq!((starred.id.as_str(), starred.title.as_str()), ("claude:c1", "first words"));
+    let titled = "{\"type\":\"custom-title\",\"sessionId\":\"c1\",\"customTitle\":\"named there\"}\n";
+    claude_said(&machine, &[r#"{"role":"user","content":"first words"}"#.to_owned()], titled);
+    let title = async || {
+        let listing = machine.list(&ListSessions::default()).await;
+        listing.sessions.into_iter().find(|row| row.starred).expect("it is starred").title
+    };
+    assert_eq!(title().await, "named there");
+    app.rename(&owner, &session, "named here").await.expect("renamed");
+    assert_eq!(title().await, "named here");
+    // Without a name of the owner's it goes by the agent's again.
+    let unnamed = app.rename(&owner, &session, "").await.expect("renamed");
+    assert_eq!((unnamed.title.as_str(), title().await.as_str()), ("named there", "named there"));
 }
 
 #[tokio::test]
@@ -437,6 +586,39 @@ async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
     assert_eq!(machine.found(words("scrap")).await, Vec::<String>::new());
     let only = machine.found(SearchMessages { sources: vec![Source::Native], ..words("retry") }).await;
     assert_eq!(only.len(), 1, "{only:?}");
+}
+
+#[tokio::test]
+async fn what_an_agent_archived_is_not_listed_and_still_found() {
+    let machine = Machine::of(&["codex", "goose", "opencode"]);
+    let open = |path: &str| rusqlite::Connection::open(machine.home.path().join(path)).expect("opened");
+    open(".local/share/goose/sessions/sessions.db")
+        .execute("UPDATE sessions SET archived_at = '2026-11-14 00:00:00'", [])
+        .expect("archived");
+    open(".local/share/opencode/opencode.db")
+        .execute("UPDATE session SET time_archived = 1794480000000", [])
+        .expect("archived");
+    let archived = machine.home.path().join(".codex/archived_sessions");
+    let said = |text: &str| {
+        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{text}"}}}}"#) + "\n"
+    };
+    let name = "rollout-2026-09-01T08-00-00-01999009-1111-7222-8333-444455556666.jsonl";
+    fs::write(archived.join(name), said("an old kumquat")).expect("written");
+    let listed = machine.ids().await;
+    let is_in_use =
+        |id: &String| id.starts_with("codex:") && !id.contains("01999") || id == "opencode:ses_legacy0001";
+    assert!(listed.iter().all(is_in_use), "{listed:?}");
+    assert_eq!(machine.found(words("kumquat")).await.len(), 1);
+    for source in [Source::Codex, Source::Goose, Source::Opencode] {
+        let ask = ListSessions { source: Some(source), include_archived: true, ..ListSessions::default() };
+        let listed = machine.list(&ask).await;
+        let any = SearchMessages { text: ".".to_owned(), is_expression: true, ..SearchMessages::default() };
+        let found = machine.found(SearchMessages { sources: vec![source], limit: Some(100), ..any }).await;
+        for session in listed.sessions {
+            let id = format!("{} ", session.id);
+            assert!(found.iter().any(|hit| hit.starts_with(&id)), "{id}: {found:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -626,4 +808,200 @@ async fn a_copy_of_another_agents_session_has_its_messages_and_leaves_nothing_be
         }
     }
     assert!(!machine.world.home().join("sess.db").exists(), "who reads a session stores nothing of it");
+}
+
+#[tokio::test]
+async fn older_ones_are_offered_only_where_there_are_some() {
+    let machine = Machine::of(&["codex"]);
+    machine.world.said("ours-1", "haystack", "2026-11-11T12:00:10Z").await;
+    let check = async |text: &str, is_expression: bool, limit: i64, pages: usize| {
+        let (mut before, mut seen) = (None, 0);
+        loop {
+            let ask =
+                SearchMessages { limit: Some(limit), before: before.take(), is_expression, ..words(text) };
+            let found = machine.world.app.search(&machine.world.owner(), &ask, |_, _| {}).await.expect(text);
+            assert!(!found.hits.is_empty(), "{text}: page {} was offered and is empty", seen + 1);
+            seen += 1;
+            before = found.cursor;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, pages, "{text}");
+    };
+    for is_expression in [false, true] {
+        check("haystack", is_expression, 1, 1).await;
+        check("webhook", is_expression, 1, 3).await;
+        check("webhook", is_expression, 3, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_names_only_the_topmost_one_is_that_one_where_it_is_kept() {
+    const ROOT: &str = "019a71aa-0c11-7d20-8a00-aabbccddee01";
+    let machine = Machine::of(&["codex"]);
+    let app = &machine.world.app;
+    let caller = async |root: &str, thread: Option<&str>| {
+        let (root_id, thread_id) = (Some(root.to_owned()), thread.map(str::to_owned));
+        app.caller_of(Signals { root_id, thread_id, ..Signals::default() }, "list_sessions", &Value::Null)
+            .await
+    };
+    assert!(is_hidden(&machine, &caller(ROOT, None).await, &format!("codex:{ROOT}")).await);
+    assert!(is_hidden(&machine, &caller(ROOT, Some("")).await, &format!("codex:{ROOT}")).await);
+    let whoami = async |root: &str, thread: Option<&str>| app.whoami(&caller(root, thread).await).await;
+    assert_eq!(whoami(ROOT, None).await.session_id.as_deref(), Some(ROOT));
+    assert_eq!(whoami(ROOT, Some("t1")).await.session_id.as_deref(), Some("t1"), "its own word counts");
+    assert_eq!(whoami("of-some-other-program", None).await.source, Some(Source::Native));
+}
+
+#[tokio::test]
+async fn a_sub_agent_whose_parent_is_gone_is_a_session_of_its_own() {
+    const CHILD: &str = "claude:agent-a7c1d2e3f4051627";
+    let machine = Machine::of(&["claude-code"]);
+    assert!(!machine.ids().await.contains(&CHILD.to_owned()));
+    let project = machine.home.path().join(".claude/projects/-home-dev-acme-api");
+    fs::remove_file(project.join(format!("{CLAUDE}.jsonl"))).expect("deleted");
+    let listing = machine.list(&ListSessions::default()).await;
+    let row = listing.sessions.iter().find(|row| row.id == CHILD).expect("listed");
+    assert!(row.is_sub_agent && listing.total == 1, "{listing:?}");
+    assert!(machine.read(CHILD).await.expect("read").transcript.contains("rotate_key"));
+    // To the session that started it, it is still a part of its own.
+    let env = vec![("CLAUDE_CODE_SESSION_ID".to_owned(), CLAUDE.to_owned())];
+    let parent = machine.world.app.caller(&Signals { env, ..Signals::default() });
+    let listing = machine.world.app.list_sessions(&parent, &ListSessions::default()).await.expect("a list");
+    assert_eq!(listing.sessions, []);
+}
+
+#[tokio::test]
+async fn a_copy_of_a_session_that_a_caller_is_not_shown_is_not_found_either() {
+    const PARENT: &str = "codex:019a71aa-0c11-7d20-8a00-aabbccddee01";
+    let machine = Machine::of(&["codex"]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let mut copy = String::new();
+    let mut write = |text: &str| {
+        copy.push_str(text);
+        Ok(())
+    };
+    app.export(&owner, PARENT, &mut write).await.expect("exported");
+    app.import_lines(&owner, copy.as_bytes()).await.expect("imported");
+    let child =
+        Signals { thread_id: Some("019a71ab-77f0-7e51-9b00-0f0e0d0c0b0a".to_owned()), ..Signals::default() };
+    let (child, other) = (app.caller(&child), app.caller(&Signals::default()));
+    for is_expression in [false, true] {
+        let ask = SearchMessages { is_expression, ..words("axum") };
+        let found = async |caller| app.search(caller, &ask, |_, _| {}).await.expect("searched").hits;
+        assert!(!found(&owner).await.is_empty() && !found(&other).await.is_empty());
+        assert_eq!(found(&child).await, []);
+    }
+}
+
+/// Writes a session of each agent that may name one in the middle of its file, which is so long.
+fn named_in_the_middle(machine: &Machine, size: usize) -> [String; 2] {
+    let claude = machine.home.path().join(".claude/projects/-x");
+    let gemini = machine.home.path().join(".gemini/tmp/x/chats");
+    let mut ids = Vec::new();
+    for (dir, id, first, line, title) in [
+        (
+            claude,
+            "cccc1111-0000",
+            "",
+            r#"{"type":"user","uuid":"u#","parentUuid":null,"timestamp":"2026-11-12T00:00:00Z","cwd":"/x","message":{"role":"user","content":"more \"summary\" @"}}"#,
+            r#"{"type":"custom-title","customTitle":"Harvest moon","sessionId":"cccc1111-0000"}"#,
+        ),
+        (
+            gemini,
+            "dddd1111-0000",
+            r#"{"sessionId":"dddd1111-0000","startTime":"2026-11-12T00:00:00Z","kind":"main"}"#,
+            r#"{"id":"m#","timestamp":"2026-11-12T00:00:00Z","type":"user","content":"more \"summary\" @"}"#,
+            r#"{"$set":{"summary":"Harvest sun"}}"#,
+        ),
+    ] {
+        fs::create_dir_all(&dir).expect("made");
+        let lines = (size / 2_000).max(2);
+        let mut text = format!("{first}\n");
+        for n in 0..lines {
+            let line = line.replace('#', &n.to_string()).replace('@', &"x".repeat(1_850));
+            text += &format!("{line}\n");
+            if n == lines / 2 {
+                text += &format!("{title}\n");
+            }
+        }
+        let name = if id.starts_with('c') { id.to_owned() } else { format!("session-2026-11-12T00-00-{id}") };
+        fs::write(dir.join(format!("{name}.jsonl")), text).expect("written");
+        ids.push(format!("{}:{id}", if id.starts_with('c') { "claude" } else { "gemini" }));
+    }
+    ids.try_into().expect("two")
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_a_title_that_stands_in_the_middle_of_its_file() {
+    for size in [50_000, 600_000, 5 << 20] {
+        let machine = Machine::of(&[]);
+        let ids = named_in_the_middle(&machine, size);
+        let titles = |listing: &Listing| -> std::collections::BTreeMap<String, String> {
+            listing.sessions.iter().map(|row| (row.id.clone(), row.title.clone())).collect()
+        };
+        let asked = ListSessions { query: Some("HARVEST".to_owned()), ..ListSessions::default() };
+        let found = machine.list(&asked).await;
+        let [claude, gemini] = &ids;
+        let named = [(claude.clone(), "Harvest moon".to_owned()), (gemini.clone(), "Harvest sun".to_owned())];
+        assert_eq!((found.total, titles(&found)), (2, named.into()), "{size}");
+        let by_prompt = ListSessions { query: Some("more".to_owned()), ..ListSessions::default() };
+        assert_eq!(machine.list(&by_prompt).await.total, 0, "{size}: by what it is not called");
+        // Who reads all of a file says what all of it says, whether anybody looked before or not.
+        let fresh = Machine::of(&[]);
+        named_in_the_middle(&fresh, size);
+        let (app, owner) = (&fresh.world.app, fresh.world.owner());
+        let any = SearchMessages { limit: Some(100), ..words("more") };
+        let hits = app.search(&owner, &any, |_, _| {}).await.expect("found").hits;
+        assert!(hits.iter().all(|hit| hit.session.title.starts_with("Harvest")), "{size}: {:?}", hits[0]);
+        for id in &ids {
+            let handoff = app.handoff(&owner, id, Redaction::Masked).await.expect("a bundle");
+            assert!(handoff.session.title.starts_with("Harvest"), "{size}: {}", handoff.session.title);
+            assert!(handoff.bundle.starts_with("# Handoff: Harvest"), "{size}: {}", handoff.bundle);
+        }
+        // What was found out is remembered.
+        assert_eq!(titles(&machine.list(&ListSessions::default()).await), titles(&found), "{size}");
+        let (app, owner) = (&machine.world.app, machine.world.owner());
+        for _ in 0..2 {
+            app.take_snapshots(&owner, None, |_, _| {}).await.expect("copied");
+            let rows = app.snapshots(&owner).await.expect("snapshots").snapshots;
+            let rows = rows.into_iter().map(|row| (row.id, row.title)).collect();
+            assert_eq!(titles(&found), rows, "{size}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sessions_whose_messages_are_damaged_are_marked_and_their_file_is_named() {
+    let machine = Machine::of(&["opencode", "zed"]);
+    let opencode = machine.home.path().join(".local/share/opencode/opencode.db");
+    let database = rusqlite::Connection::open(&opencode).expect("opened");
+    let number = |sql: &str| -> u32 { database.query_row(sql, [], |row| row.get(0)).expect("a number") };
+    let page = number("SELECT page_size FROM pragma_page_size");
+    let root = number("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'message'");
+    drop(database);
+    let file = fs::File::options().write(true).open(&opencode).expect("opened");
+    let junk = vec![0xff; page as usize];
+    std::os::unix::fs::FileExt::write_all_at(&file, &junk, u64::from((root - 1) * page)).expect("damaged");
+    let zed = machine.home.path().join(".local/share/zed/threads/threads.db");
+    let database = rusqlite::Connection::open(zed).expect("opened");
+    for (id, kind, data) in [("bad1", "zstd", "no zstd"), ("bad2", "json", "{"), ("bad3", "lz9", "{}")] {
+        let sql =
+            "INSERT INTO threads (id, summary, updated_at, data_type, data) VALUES (?1, ?1, ?2, ?3, ?4)";
+        database.execute(sql, (id, "2026-11-14T00:00:00Z", kind, data)).expect("added");
+    }
+    drop(database);
+    let listing = machine.list(&ListSessions::default()).await;
+    let damaged = |session: &&sess_app::Listed| session.damaged == 1 && session.num_messages_is_minimum;
+    let damaged: Vec<&str> = listing.sessions.iter().filter(damaged).map(|session| &*session.id).collect();
+    assert!(["zed:bad1", "zed:bad2", "zed:bad3"].iter().all(|id| damaged.contains(id)), "{listing:?}");
+    assert!(damaged.iter().any(|id| id.starts_with("opencode:")), "{listing:?}");
+    let kept = machine.world.app.retention().await.expect("looked");
+    let of = |source: Source| &kept.iter().find(|kept| kept.source == source).expect("used").problems;
+    let [problem] = &of(Source::Opencode)[..] else { panic!("{kept:?}") };
+    assert!(problem.contains("opencode.db cannot be read as a database"), "{problem}");
+    let [problem] = &of(Source::Zed)[..] else { panic!("{kept:?}") };
+    let start = "zed:bad1, zed:bad2, zed:bad3 cannot be read, the first because of this: ";
+    assert!(problem.starts_with(start) && problem.contains("thread bad1"), "{problem}");
 }

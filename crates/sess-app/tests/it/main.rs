@@ -1,6 +1,8 @@
 //! The contracts of plans and context, sentence by sentence, on a real store.
 #![cfg(test)]
 
+#[path = "../../../sess-readers/tests/agent-homes/samples.rs"]
+mod samples;
 mod teams;
 mod world;
 

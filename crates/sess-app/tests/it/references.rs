@@ -204,6 +204,17 @@ async fn a_damaged_session_moves_no_other_and_is_named_when_asked_for() {
     assert!(told.starts_with("error: session session-3 cannot be read: "), "{told}");
 }
 
+#[tokio::test]
+async fn the_id_of_a_damaged_session_is_no_beginning_of_another_one() {
+    let world = World::new();
+    world.said("session-3", "hi", "2026-11-02T00:00:00Z").await;
+    world.said("session-31", "hi", "2026-11-03T00:00:00Z").await;
+    world.sql("UPDATE sessions SET title = 'changed' WHERE id = 'session-3'");
+    let me = world.sandboxed("session-31");
+    let answer = world.answer(&me, "read_session", json!({"session_id": "session-3"})).await;
+    assert_eq!(told(&answer), not_found("session-3"));
+}
+
 /// One session of a random store.
 #[derive(Clone, Debug)]
 struct Made {

@@ -12,7 +12,8 @@ use sess_readers::Homes;
 use tempfile::TempDir;
 
 use crate::{
-    foreign::{ALL, copy},
+    foreign::ALL,
+    samples::{copy_all, sample},
     world::World,
 };
 
@@ -28,10 +29,7 @@ impl Machine {
     fn of(agents: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a directory");
         for agent in agents {
-            copy(
-                &Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes").join(agent),
-                home.path(),
-            );
+            copy_all(&sample(agent), home.path()).expect("copied");
         }
         let homes = Homes::new(home.path().to_owned(), [], Some(home.path().join("acme-api")));
         Self { home, world: World::with(|settings| settings.homes = Some(homes)) }
@@ -311,6 +309,20 @@ async fn forgetting_takes_sub_agents_and_all_bytes_along() {
     let rows = machine.world.app.snapshots(&owner).await.expect("rows");
     assert!(rows.snapshots.iter().all(|row| !forgotten.contains(&row.id)));
     assert_eq!(machine.chunks().is_empty(), rows.snapshots.is_empty());
+}
+
+#[tokio::test]
+async fn a_snapshot_is_listed_under_the_owners_name() {
+    let machine = Machine::with_long(2);
+    machine.take().await;
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let title = async || app.snapshots(&owner).await.expect("a list").snapshots.remove(0).title;
+    assert!(title().await.starts_with("message 1"));
+    let session = app.resolve(&owner, LONG).await.expect("a row");
+    app.rename(&owner, &session, "the long one").await.expect("renamed");
+    assert_eq!(title().await, "the long one");
+    machine.delete_originals();
+    assert_eq!(title().await, "the long one");
 }
 
 #[tokio::test]

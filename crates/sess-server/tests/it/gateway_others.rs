@@ -1,14 +1,15 @@
 //! Other agents' sessions over HTTP and WebSocket: listed, read, searched, and never more than that.
 
-use std::{fs, path::Path};
-
 use serde_json::{Value, json};
 use sess_app::NewToken;
 use sess_core::SessionKey;
 use sess_protocol::tokens::Scope;
 use sess_readers::Homes;
 
-use crate::gateway::{Gateway, encoded};
+use crate::{
+    gateway::{Gateway, encoded},
+    samples::{copy_all, sample},
+};
 
 const CLAUDE: &str = "5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
 const SECRET: &str = "sk-test-FAKE0000000000000000";
@@ -17,25 +18,11 @@ fn key() -> String {
     format!("agent:claude:chat:{CLAUDE}")
 }
 
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a sample") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a kind").is_dir() {
-            fs::create_dir_all(&target).expect("made");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
-}
-
 /// A gateway on a machine that Claude Code and Codex were used on, with one session of its own.
 async fn machine() -> (Gateway, tempfile::TempDir) {
     let home = tempfile::tempdir().expect("a directory");
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes");
     for agent in ["claude-code", "codex"] {
-        copy(&samples.join(agent), home.path());
+        copy_all(&sample(agent), home.path()).expect("copied");
     }
     let homes = Homes::new(home.path().to_owned(), [], None);
     let gateway = Gateway::start_among(homes).await;

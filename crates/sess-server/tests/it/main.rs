@@ -20,6 +20,8 @@ mod mcp_lines;
 mod mcp_sessions;
 mod mcp_tools;
 mod mcp_views;
+#[path = "../../../sess-readers/tests/agent-homes/samples.rs"]
+mod samples;
 mod ws_chat;
 mod ws_follow;
 mod ws_frames;

@@ -169,7 +169,7 @@ fn check_index(context: &Context) -> Option<Check> {
     problem.map(|detail| Check { name: "index", outcome: "warning", detail })
 }
 
-/// Says which agents delete sessions by themselves, when, and how to stop that.
+/// Says which agents delete sessions by themselves, when, and how to stop that, and what of theirs cannot be read.
 async fn check_retention(context: &Context) -> Vec<Check> {
     let found = match context.app.retention().await {
         Ok(found) => found,
@@ -177,12 +177,15 @@ async fn check_retention(context: &Context) -> Vec<Check> {
             return vec![Check { name: "agents", outcome: "warning", detail: error.to_string() }];
         }
     };
-    let check = |kept: &Retention| Check {
-        name: kept.source.as_str(),
-        outcome: if kept.unsaved > 0 { "warning" } else { "ok" },
-        detail: retention(kept),
-    };
-    found.iter().map(check).collect()
+    let mut checks = Vec::new();
+    for kept in &found {
+        let name = kept.source.as_str();
+        let outcome = if kept.unsaved > 0 { "warning" } else { "ok" };
+        checks.push(Check { name, outcome, detail: retention(kept) });
+        let problem = |what: &String| Check { name, outcome: "warning", detail: what.clone() };
+        checks.extend(kept.problems.iter().map(problem));
+    }
+    checks
 }
 
 fn retention(kept: &Retention) -> String {

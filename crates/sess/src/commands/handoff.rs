@@ -1,23 +1,14 @@
 //! `sess handoff`: going on with a session elsewhere.
 
-use std::{
-    fs,
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Serialize;
-use sess_app::{
-    Handoff,
-    handoff::{begin_command, resume_command},
-};
-use sess_core::Source;
+use sess_app::{Handoff, handoff::begin_command};
 use sess_work::quoted;
 
 use super::Context;
-use crate::{cli, output::Output};
+use crate::{cli, output::Output, private};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -42,8 +33,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
     let cwd = handoff.session.cwd.clone();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
-    let source: Source = handoff.session.source.parse().unwrap_or(Source::Native);
-    let resume = resume_command(source, &id).map(|words| line(cwd.as_deref(), &words));
+    let resume = handoff.resume.as_ref().map(|words| line(cwd.as_deref(), words));
     let mut printed = Printed { handoff, path: None, command: None, prompt: None, resume };
     if let Some(to) = args.to {
         let path = keep(&context.home()?.join("handoffs"), &id, &printed.handoff.bundle)?;
@@ -88,15 +78,7 @@ fn line(cwd: Option<&str>, words: &[String]) -> String {
 /// Keeps a bundle where only its owner reads it. The last one of a session counts.
 fn keep(dir: &Path, id: &str, bundle: &str) -> anyhow::Result<PathBuf> {
     let path = dir.join(format!("{id}.md"));
-    let kept = || -> std::io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let new = dir.join(format!(".{id}.{}", std::process::id()));
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bundle.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &path)
-    };
-    kept().with_context(|| format!("the bundle cannot be kept in {}", dir.display()))?;
+    private::write(&path, bundle.as_bytes())
+        .with_context(|| format!("the bundle cannot be kept in {}", dir.display()))?;
     Ok(path)
 }

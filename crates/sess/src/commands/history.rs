@@ -10,15 +10,22 @@ use sess_core::{Timestamp, exchange::is_control_word};
 use super::Context;
 use crate::{
     cli,
-    output::{Output, one_line, visible},
+    output::{Output, Usage, one_line, visible},
 };
 
 /// How many characters of a call's arguments are shown.
 const ARGUMENTS_CHARS_MAX: usize = 200;
 
 pub async fn run(context: &Context, output: &Output, args: cli::History) -> anyhow::Result<()> {
+    let refused = |text: &str| Err(Usage(text.to_owned()).into());
+    let reference = match (args.reference, &context.session) {
+        (Some(named), None) => named,
+        (None, Some(named)) => named.clone(),
+        (Some(_), Some(_)) => return refused("a session is named twice: leave out --session"),
+        (None, None) => return refused("which session: name it, as in `sess history -1`"),
+    };
     let ask = ReadHistory {
-        session: context.absolute(args.reference).await?,
+        session: context.absolute(reference).await?,
         limit: Some(i64::from(args.limit)),
         include_tools: args.tools,
         redaction: context.redaction,
@@ -46,42 +53,52 @@ pub async fn run(context: &Context, output: &Output, args: cli::History) -> anyh
     Ok(())
 }
 
+/// Writes a message with a heading; one that shows nothing has none.
 fn render(message: &Value, text: &mut String) {
+    let blocks = message["content"].as_array().into_iter().flatten();
+    let shown: Vec<String> = blocks.map(shown).filter(|shown| !shown.trim().is_empty()).collect();
+    if shown.is_empty() {
+        return;
+    }
     let (who, style) = author(message);
     let at = message["timestamp"].as_i64().and_then(Timestamp::from_millis);
     let at = at.map(|at| format!(" · {at}")).unwrap_or_default();
     let head = style.apply_to(format!("{who} #{}", message["seq"]));
     let _infallible = writeln!(text, "{head}{}", Style::new().dim().apply_to(at));
-    for block in message["content"].as_array().into_iter().flatten() {
-        let word = |key: &str| block[key].as_str().unwrap_or_default();
-        let line = match word("type") {
-            "thinking" => Style::new().dim().italic().apply_to(visible(word("text"))).to_string(),
-            "toolCall" => {
-                let arguments: String =
-                    one_line(&block["arguments"].to_string()).chars().take(ARGUMENTS_CHARS_MAX).collect();
-                let name = Style::new().bold().apply_to(one_line(word("name")));
-                format!("● {name} {}", Style::new().dim().apply_to(arguments))
-            }
-            "image" => {
-                let size =
-                    block["bytes"].as_u64().map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
-                Style::new()
-                    .dim()
-                    .apply_to(one_line(&format!("[image {}{size}]", word("mimeType"))))
-                    .to_string()
-            }
-            // A word for the program is no message.
-            _ if is_control_word(word("text")) => Style::new()
-                .dim()
-                .apply_to(format!("(nothing more to say: {})", word("text").trim()))
-                .to_string(),
-            _ => visible(word("text")),
-        };
-        for row in line.trim_end().lines() {
-            let _infallible = writeln!(text, "  {row}");
-        }
+    for row in shown.iter().flat_map(|shown| shown.trim_end().lines()) {
+        let _infallible = writeln!(text, "  {row}");
     }
     text.push('\n');
+}
+
+/// Returns what is shown of a block; what has no words is named.
+fn shown(block: &Value) -> String {
+    let word = |key: &str| block[key].as_str().unwrap_or_default();
+    let dim = |text: &str| Style::new().dim().apply_to(text).to_string();
+    match word("type") {
+        // What a model thinks is not what it says; `--json` has it.
+        "thinking" => String::new(),
+        "toolCall" => {
+            let arguments: String =
+                one_line(&block["arguments"].to_string()).chars().take(ARGUMENTS_CHARS_MAX).collect();
+            let name = Style::new().bold().apply_to(one_line(word("name")));
+            format!("● {name} {}", dim(&arguments))
+        }
+        "image" => {
+            let size = block["bytes"].as_u64().map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+            dim(&one_line(&format!("[image {}{size}]", word("mimeType"))))
+        }
+        "subSession" => dim(&one_line(&format!("[another session ran here: {}]", word("sessionId")))),
+        "compaction" => {
+            format!("{}\n{}", dim("[what was said before was compacted]"), visible(word("summary")))
+        }
+        // A word for the program is no message.
+        "text" if is_control_word(word("text")) => {
+            dim(&format!("(nothing more to say: {})", word("text").trim()))
+        }
+        "text" => visible(word("text")),
+        kind => dim(&one_line(&format!("[{kind}]"))),
+    }
 }
 
 /// Says who wrote a message. A peer's words never look like the person's.
@@ -114,6 +131,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_mark_is_named_and_nothing_has_no_heading() {
+        let shown = |content: Value| {
+            let mut text = String::new();
+            render(&json!({ "role": "system", "seq": 5, "content": content }), &mut text);
+            text
+        };
+        let sub_session = shown(json!([{ "type": "subSession", "sessionId": "child-1" }]));
+        assert!(sub_session.contains("[another session ran here: child-1]"), "{sub_session}");
+        let compaction = shown(json!([{ "type": "compaction", "summary": "what was\nsaid" }]));
+        assert!(
+            compaction.contains("  [what was said before was compacted]\n  what was\n  said\n"),
+            "{compaction}"
+        );
+        assert!(shown(json!([{ "type": "hologram" }])).contains("[hologram]"));
+        let thought = json!([{ "type": "thinking", "text": "they may not like it" }]);
+        for nothing in [json!([]), json!([{ "type": "text", "text": " \n" }]), thought] {
+            assert_eq!(shown(nothing), "");
+        }
+    }
 
     #[test]
     fn an_image_is_shown_as_its_type_and_size() {

@@ -84,7 +84,26 @@ fn say_state(output: &Output, state: &IndexState) -> anyhow::Result<()> {
         state.current,
         state.sessions,
         size(&state.index)
-    ))
+    ))?;
+    let lagging = state.sessions.saturating_sub(state.current + state.left_out);
+    let it = |count: u64, one: &'static str, more: &'static str| if count == 1 { one } else { more };
+    if state.left_out > 0 {
+        output.line(&format!(
+            "{} of the others {} always read: no one file tells when {}",
+            state.left_out,
+            it(state.left_out, "is", "are"),
+            it(state.left_out, "it changes", "they change")
+        ))?;
+    }
+    if lagging > 0 {
+        output.line(&format!(
+            "{lagging} of the others {} new, changed or unreadable: searches read {}, and `sess index` takes in \
+             what it can",
+            it(lagging, "is", "are"),
+            it(lagging, "it", "them")
+        ))?;
+    }
+    Ok(())
 }
 
 fn size(index: &IndexSize) -> String {

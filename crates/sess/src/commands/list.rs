@@ -44,10 +44,12 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
     if let Some(first) = damaged.first() {
         let others =
             if damaged.len() > 1 { format!(" (and {} more)", damaged.len() - 1) } else { String::new() };
-        output.notice(&format!(
-            "{} has {} record(s) that cannot be read{others}; the rest can",
-            first.id, first.damaged
-        ));
+        // One of which nothing could be counted cannot be read at all.
+        output.notice(&if first.num_messages_is_minimum {
+            format!("{} cannot be read{others}; `sess read {}` says why", first.id, first.id)
+        } else {
+            format!("{} has {} record(s) that cannot be read{others}; the rest can", first.id, first.damaged)
+        });
     }
     let shown = listing.sessions.len() as u64;
     if shown < listing.total {
@@ -89,13 +91,20 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
         vec![
             reference(index),
             beginning(&session.id, id_len).to_owned(),
-            format!("{}{}", if session.starred { "★ " } else { "" }, title(session)),
+            format!("{}{}", marks(session), title(session)),
             format!("{}{}", session.num_messages, if session.num_messages_is_minimum { "+" } else { "" }),
             updated,
             session.agent.clone(),
         ]
     });
     output.table(&["REF", "ID", "TITLE", "MESSAGES", "ACTIVE", "AGENT"], 2, &rows.collect::<Vec<_>>())
+}
+
+/// Returns what stands before a title.
+fn marks(session: &Listed) -> String {
+    let star = if session.starred { "★ " } else { "" };
+    let sub_agent = if session.is_sub_agent { "sub-agent: " } else { "" };
+    format!("{star}{sub_agent}")
 }
 
 /// Returns how much of each id tells sessions apart, and is taken as a reference.

@@ -91,6 +91,21 @@ impl Context {
         Self { app, env, session, caller, tool_caller, redaction, config }
     }
 
+    /// Lets `--session` name a session of another agent by the beginning of its id, for a command that acts in one.
+    pub async fn complete_session(&mut self) -> anyhow::Result<()> {
+        // An agent is the session that its host says, and names another one in full.
+        if self.caller.standing == Standing::Agent {
+            return Ok(());
+        }
+        let Some(named) = &self.session else { return Ok(()) };
+        let Some(whole) = self.app.whole_name(named).await? else { return Ok(()) };
+        let signals = Signals { explicit: Some(whole.clone()), env: self.env.clone(), ..Signals::default() };
+        self.session = Some(whole);
+        self.caller = self.app.cli_caller(&signals);
+        self.tool_caller = self.app.caller(&signals);
+        Ok(())
+    }
+
     /// Returns the data directory; without one there is nothing that a person could ask about.
     pub fn home(&self) -> anyhow::Result<&Path> {
         let none = || Usage("neither SESS_HOME nor HOME is set: set one of them".to_owned());
@@ -114,6 +129,14 @@ impl Context {
         let reference = self.absolute(reference.clone()).await?;
         let named = self.app.reach(&self.caller, &reference, Verb::Status).await?;
         Ok(self.app.caller(&Signals { explicit: Some(named.key.to_string()), ..Signals::default() }))
+    }
+
+    /// Refuses `--session` for what is about a run: its id says whose it is.
+    pub fn names_no_session(&self) -> anyhow::Result<()> {
+        match self.session {
+            Some(_) => Err(Usage("a run is named by its id: leave out --session".to_owned()).into()),
+            None => Ok(()),
+        }
     }
 
     /// Returns a reference that means the same to the session tools, which know no `-1`.

@@ -1,9 +1,11 @@
 //! `sess snapshot`: copies of other agents' sessions, for when their agents delete them.
 
+use std::collections::HashSet;
+
 use console::Style;
 use indicatif::HumanBytes;
 use serde_json::json;
-use sess_app::Snapshots;
+use sess_app::{SnapshotRow, Snapshots};
 use sess_core::Timestamp;
 
 use super::{
@@ -58,13 +60,19 @@ fn summary(taken: &Snapshots) -> String {
         0 => String::new(),
         kept => format!(", {kept} fuller than the original"),
     };
+    let of_sub_agents = match taken.left.of_sub_agents {
+        0 => String::new(),
+        1 => " (1 of a sub-agent)".to_owned(),
+        below => format!(" ({below} of sub-agents)"),
+    };
     format!(
-        "{} new, {} grown, {} unchanged{kept}; {} written, {} snapshots in {}",
+        "{} new, {} grown, {} unchanged{kept}; {} written, {} {}{of_sub_agents} in {}",
         taken.new,
         taken.grown,
         taken.unchanged,
         HumanBytes(taken.written_bytes),
         taken.left.snapshots,
+        if taken.left.snapshots == 1 { "snapshot" } else { "snapshots" },
         HumanBytes(taken.left.size_bytes)
     )
 }
@@ -83,8 +91,10 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     }
     let now = now();
     let since = |at: &str| Timestamp::parse_rfc3339(at).map(|at| ago(at, now)).unwrap_or_default();
-    // Sub-agents' are a part of their session.
-    let shown: Vec<_> = rows.snapshots.iter().filter(|row| row.parent.is_none()).collect();
+    // Sub-agents' are a part of their session, where there is one.
+    let all: HashSet<&str> = rows.snapshots.iter().map(|row| &*row.id).collect();
+    let is_part = |row: &SnapshotRow| row.parent.as_deref().is_some_and(|parent| all.contains(parent));
+    let shown: Vec<_> = rows.snapshots.iter().filter(|row| !is_part(row)).collect();
     let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
     let ids: Vec<&str> = shown.iter().map(|row| &*row.id).collect();
     let id_len = if is_narrow { telling_len(&ids) } else { usize::MAX };
@@ -107,6 +117,11 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     let header = ["ID", "TITLE", "MESSAGES", "ACTIVE", "TAKEN", "ORIGINAL"];
     for line in output.lines(&header, 1, &cells, &style) {
         output.line(&line)?;
+    }
+    match rows.snapshots.len() - shown.len() {
+        0 => {}
+        1 => output.say("1 more of a sub-agent goes with its session; --json lists it"),
+        below => output.say(&format!("{below} more of sub-agents go with their sessions; --json lists them")),
     }
     Ok(())
 }

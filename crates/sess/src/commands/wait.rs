@@ -22,6 +22,7 @@ pub const INTERRUPTED: u8 = 130;
 const SPINNER_AFTER: Duration = Duration::from_millis(500);
 
 pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow::Result<ExitCode> {
+    context.names_no_session()?;
     let run = context.app.find_run(&context.caller, &args.one.run, context.redaction).await?;
     node::start(context, &run)?;
     let timeout = args.timeout.map(Duration::from_secs);
@@ -37,6 +38,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow:
 }
 
 pub async fn cancel(context: &Context, output: &Output, args: cli::OneRun) -> anyhow::Result<()> {
+    context.names_no_session()?;
     let before = context.app.find_run(&context.caller, &args.run, context.redaction).await?;
     if before.state.has_ended() {
         let (id, state) = (short(before.id.as_str()), told(before.state));

@@ -2,17 +2,13 @@
 //!
 //! A file that changed since is as unknown as one that was never seen.
 
-use std::{
-    fmt::Write as _,
-    fs::DirBuilder,
-    io::Write as _,
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+use sess_core::digest::sha256;
+
+use crate::private;
 
 pub(super) const FILE: &str = "trusted.json";
 /// The version of the file. Fields are only ever added under one number.
@@ -101,21 +97,8 @@ fn read(home: &Path) -> anyhow::Result<Record> {
 
 fn write(home: &Path, record: &Record) -> anyhow::Result<()> {
     let path = home.join(FILE);
-    let failed = || format!("cannot write {}", path.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(home).with_context(failed)?;
-    // A temporary file is 0600 from the start, whatever the umask.
-    let mut file = tempfile::NamedTempFile::new_in(home).with_context(failed)?;
     let text = serde_json::to_string_pretty(record)? + "\n";
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).with_context(failed)?;
-    file.persist(&path).map_err(|error| error.error).with_context(failed)?;
-    Ok(())
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
-        let _infallible = write!(hex, "{byte:02x}");
-        hex
-    })
+    private::write(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
@@ -142,10 +125,5 @@ mod tests {
         assert!(remove(&home, here).expect("written"));
         assert!(!remove(&home, here).expect("read"));
         assert_eq!(seen(here, b"b"), Seen::Unknown);
-    }
-
-    #[test]
-    fn the_hash_is_sha_256() {
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

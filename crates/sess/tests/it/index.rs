@@ -22,6 +22,33 @@ fn write(world: &World, id: u32, messages: usize, text: &str) {
     fs::write(path, (0..messages).map(line).collect::<String>()).expect("written");
 }
 
+/// A session of Codex that goes on where another one was: all of it is in no one file.
+#[test]
+fn it_says_which_sessions_are_always_read() {
+    let world = World::new();
+    write(&world, 1, 3, "a straw");
+    let day = world.path(".codex/sessions/2026/11/11");
+    fs::create_dir_all(&day).expect("made");
+    let id = |n: u32| format!("019a71aa-0c11-7d20-8a00-00000000000{n}");
+    for (n, from) in [(1, None), (2, Some(id(1)))] {
+        let base = from.map(|from| serde_json::json!({ "thread_id": from, "end_ordinal_exclusive": 2 }));
+        let meta = serde_json::json!({ "timestamp": "2026-11-11T12:00:00Z", "ordinal": 0, "type": "session_meta",
+            "payload": { "id": id(n), "timestamp": "2026-11-11T12:00:00Z", "cwd": "/w", "history_mode": "paginated",
+                "history_base": base } });
+        let said = serde_json::json!({ "timestamp": "2026-11-11T12:00:01Z", "ordinal": 1, "type": "event_msg",
+            "payload": { "type": "item_completed", "item": { "type": "UserMessage", "id": format!("u{n}"),
+                "content": [{ "type": "text", "text": "hello" }] } } });
+        let path = day.join(format!("rollout-2026-11-11T12-00-0{n}-{}.jsonl", id(n)));
+        fs::write(path, format!("{meta}\n{said}\n")).expect("written");
+    }
+    assert!(world.ok(["index"]).contains(", 1 always read; "));
+    assert_eq!(world.json(["index", "--status"])["left_out"], 1);
+    let said = world.ok(["index", "--status"]);
+    assert!(said.starts_with("2 of 3 sessions are indexed as they are; "), "{said}");
+    let why = "\n1 of the others is always read: no one file tells when it changes\n";
+    assert!(said.contains(why), "{said}");
+}
+
 #[test]
 fn it_says_what_it_did_and_how_it_stands() {
     let world = World::new();
@@ -36,7 +63,9 @@ fn it_says_what_it_did_and_how_it_stands() {
     let state = world.json(["index", "--status"]);
     assert_eq!((&state["sessions"], &state["current"], &state["indexed"]), (&2.into(), &1.into(), &2.into()));
     assert!(state["size_bytes"].as_u64() > Some(0) && state["problem"] == Value::Null, "{state}");
-    assert!(world.ok(["index", "--status"]).starts_with("1 of 2 sessions are indexed as they are; "));
+    let said = world.ok(["index", "--status"]);
+    assert!(said.starts_with("1 of 2 sessions are indexed as they are; "), "{said}");
+    assert!(said.contains("\n1 of the others is new, changed or unreadable: searches read it, and `sess index` takes in what it can\n"), "{said}");
     assert_eq!(world.json(["search", "needle"])["hits"].as_array().map(Vec::len), Some(3));
     let told = world.json(["index"]);
     assert_eq!(

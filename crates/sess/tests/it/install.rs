@@ -312,13 +312,14 @@ fn a_symbolic_link_is_written_through() {
 fn variables_move_the_files() {
     let world = World::new();
     let place = |name: &str| world.path(name).to_string_lossy().into_owned();
-    let (claude, codex, config) = (place("c"), place("x"), place("g"));
+    let (claude, codex, config, gemini) = (place("c"), place("x"), place("g"), place("m"));
     let env = [
         ("CLAUDE_CONFIG_DIR", claude.as_str()),
         ("CODEX_HOME", codex.as_str()),
         ("XDG_CONFIG_HOME", config.as_str()),
+        ("GEMINI_CLI_HOME", gemini.as_str()),
     ];
-    let run = world.run_env(&env, ["install", "claude", "codex", "opencode", "goose", "zed"]);
+    let run = world.run_env(&env, ["install", "claude", "codex", "opencode", "goose", "zed", "gemini"]);
     assert_eq!(run.code, 0, "{run:?}");
     for file in [
         "c/.claude.json",
@@ -329,14 +330,35 @@ fn variables_move_the_files() {
         "g/opencode/opencode.json",
         "g/goose/config.yaml",
         "g/zed/settings.json",
+        "m/.gemini/settings.json",
     ] {
         assert!(world.path(file).is_file(), "{file}");
     }
+    // Codex hands its servers no variable that is not named.
+    let servers = world.read("x/config.toml");
+    for name in sess_readers::MOVERS {
+        assert!(servers.contains(&format!("\"{name}\"")), "{name}: {servers}");
+    }
+    let root = place("r");
+    let run = world.run_env(&[("GOOSE_PATH_ROOT", root.as_str())], ["install", "goose"]);
+    assert!(run.code == 0 && world.path("r/config/config.yaml").is_file(), "{run:?}");
     // What was written is known, wherever the variables point now.
     world.ok(["uninstall", "--all"]);
-    for dir in ["c", "x", "g"] {
+    for dir in ["c", "x", "g", "m", "r"] {
         assert!(!world.path(dir).exists(), "{dir}");
     }
+}
+
+#[test]
+fn whose_sessions_are_here_is_found_here() {
+    let world = World::new();
+    for dir in [".local/share/goose/sessions", ".local/share/zed/threads"] {
+        fs::create_dir_all(world.path(dir)).expect("made");
+    }
+    let answer = world.json(["install", "--all", "--dry-run"]);
+    let files = answer["files"].as_array().expect("files");
+    let hosts: Vec<&str> = files.iter().filter_map(|file| file["host"].as_str()).collect();
+    assert!(hosts.contains(&"goose") && hosts.contains(&"zed") && !hosts.contains(&"cursor"), "{hosts:?}");
 }
 
 #[test]
@@ -357,7 +379,7 @@ fn all_are_those_that_are_found_here() {
     let run = world.run(["install", "codex", "zed"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stderr.contains("codex: ") && world.path(".config/zed/settings.json").exists(), "{run:?}");
-    world.fails(["install"], 2, "required arguments were not provided");
+    world.fails(["install"], 2, "name a host");
     world.fails(["install", "emacs"], 2, "invalid value 'emacs'");
 }
 
@@ -490,5 +512,15 @@ fn every_tool_that_the_skill_names_is_there() {
     let words = skill.split('`').skip(1).step_by(2).filter(|word| word.contains('_') && !word.contains(' '));
     for tool in words {
         assert!(tools.contains(tool), "{tool}");
+    }
+}
+
+#[test]
+fn without_a_host_it_says_what_there_is() {
+    let world = World::new();
+    for command in ["install", "uninstall"] {
+        world.fails([command], 2, "name a host");
+        world.fails([command], 2, "--all");
+        world.fails([command], 2, "claude, codex, opencode, gemini, goose, zed, cursor");
     }
 }

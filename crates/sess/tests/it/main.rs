@@ -28,6 +28,8 @@ mod run_plans;
 mod run_sessions;
 mod run_stage;
 mod run_tools;
+#[path = "../../../sess-readers/tests/agent-homes/samples.rs"]
+mod samples;
 mod sandbox;
 mod secrets;
 mod serve;

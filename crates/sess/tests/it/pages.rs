@@ -6,7 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::world::{Run, World};
+use crate::{
+    samples::{copy_all, sample},
+    world::{Run, World},
+};
 
 /// Runs the blocks of a page as one script, and looks for what each has to print: `expects="…"` behind its language.
 #[track_caller]
@@ -49,27 +52,13 @@ fn check(world: &World, page: &str) {
 /// A world in which all the agents were used.
 fn with_agents() -> World {
     let world = World::new();
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sess-readers/tests/agent-homes");
-    for agent in fs::read_dir(samples).expect("samples") {
+    for agent in fs::read_dir(sample("")).expect("samples") {
         let agent = agent.expect("an agent").path();
         if agent.is_dir() {
-            copy(&agent, &world.path(""));
+            copy_all(&agent, &world.path("")).expect("copied");
         }
     }
     world
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a sample") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a kind").is_dir() {
-            fs::create_dir_all(&target).expect("made");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
 }
 
 #[test]

@@ -134,6 +134,8 @@ fn a_registry_counts_for_the_process_that_it_names_and_no_later_one() {
     assert_eq!(agent["session"], "claude:session-1");
     let last = agent["last_line"].as_str().expect("a line");
     assert!(last.starts_with("Shall I go on with ") && !last.contains("ghp_16C7"), "{agent}");
+    world.ok(["rename", "claude:session-1", "what I call it"]);
+    assert_eq!(told(&world, right.pid())["title"], "what I call it");
 
     // Its number is another process's now: the one that was registered is dead, the other one lives.
     fs::remove_file(world.path(format!(".claude/sessions/{}.json", right.pid()))).expect("deleted");

@@ -251,3 +251,23 @@ fn secrets_are_masked_unless_the_owner_says_otherwise() {
     let agent = world.run_env(&[("CLAUDE_CODE_SESSION_ID", "c1")], ["read", "-1", "--no-redact"]);
     assert!(agent.code == 0 && !agent.stdout.contains(secret), "{agent:?}");
 }
+
+#[test]
+fn history_takes_its_session_from_either_place_and_a_run_needs_none() {
+    let world = World::new();
+    world.write("s.jsonl", &session("one", "One", &[message("user", "hello", 1)]));
+    world.ok(["import", "s.jsonl"]);
+    let named = world.ok(["history", "one"]);
+    assert!(named.contains("hello"), "{named}");
+    assert_eq!(world.ok(["--session", "one", "history"]), named);
+    assert_eq!(world.ok(["--session", "-1", "history"]), named);
+    world.fails(["history"], 2, "which session: name it, as in `sess history -1`");
+    world.fails(["history", "one", "--session", "one"], 2, "a session is named twice: leave out --session");
+    for command in ["wait", "cancel"] {
+        world.fails(
+            [command, "12345678", "--session", "one"],
+            2,
+            "a run is named by its id: leave out --session",
+        );
+    }
+}

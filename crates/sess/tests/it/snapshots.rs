@@ -45,13 +45,37 @@ fn check(world: &World, name: &str) -> Value {
 }
 
 #[test]
+fn the_summary_and_the_list_say_which_snapshots_are_sub_agents() {
+    let world = world(1);
+    let below = world.path(format!(".claude/projects/-w/{ID}/subagents"));
+    fs::create_dir_all(&below).expect("made");
+    let line = format!(
+        "{{\"type\":\"user\",\"uuid\":\"s1\",\"parentUuid\":null,\"isSidechain\":true,\"agentId\":\"a1\",\
+         \"sessionId\":\"{ID}\",\"cwd\":\"/w\",\"timestamp\":\"2026-11-10T09:00:01Z\",\
+         \"message\":{{\"role\":\"user\",\"content\":\"Look around.\"}}}}\n"
+    );
+    fs::write(below.join("agent-a1.jsonl"), line).expect("written");
+    let said = world.ok(["snapshot"]);
+    assert!(said.contains(" 2 snapshots (1 of a sub-agent) in "), "{said}");
+    let listed = world.run(["snapshot", "list"]);
+    assert_eq!(listed.stdout.matches("claude:").count(), 1, "{listed:?}");
+    assert!(
+        listed.stderr.contains("1 more of a sub-agent goes with its session; --json lists it"),
+        "{listed:?}"
+    );
+}
+
+#[test]
 fn a_session_that_was_copied_outlives_its_original() {
     let world = world(1);
     let said = world.run(["snapshot"]);
     assert!(said.code == 0 && said.stdout.starts_with("1 new, 0 grown, 0 unchanged; "), "{said:?}");
-    assert!(world.ok(["snapshot"]).starts_with("0 new, 0 grown, 1 unchanged; 0 B written, 1 snapshots in "));
+    assert!(world.ok(["snapshot"]).starts_with("0 new, 0 grown, 1 unchanged; 0 B written, 1 snapshot in "));
     assert!(world.ok(["snapshot", "list"]).contains("there"));
+    let resume = world.json(["handoff", ID])["resume"].to_string();
+    assert!(resume.contains(&format!("claude --resume {ID}")), "{resume}");
     fs::remove_dir_all(world.path(".claude")).expect("deleted");
+    assert_eq!(world.json(["handoff", ID]).get("resume"), None, "its agent does not have it");
     let rows = world.json(["snapshot", "list"]);
     assert_eq!(rows["snapshots"][0]["is_original_gone"], true, "{rows}");
     assert_eq!(world.json(["list"])["sessions"][0]["id"], format!("claude:{ID}"));
@@ -64,6 +88,21 @@ fn a_session_that_was_copied_outlives_its_original() {
     world.fails(["read", "5b0c1f62"], 3, "not found");
     world.fails(["snapshot", "forget", ID], 3, "there is no snapshot of");
     world.fails(["snapshot", "--source", "nobody"], 2, "unknown source");
+}
+
+#[test]
+fn the_beginning_of_an_id_names_the_session_that_a_command_acts_in() {
+    let world = world(1);
+    let part = ["--session", "claude:5b0c1f62"];
+    let with = |command: &[&'static str]| world.ok(command.iter().copied().chain(part));
+    assert!(with(&["whoami"]).contains(&format!("session   {ID}\n")));
+    assert_eq!(with(&["tool", "call", "list_sessions"]).trim(), "[]", "it does not list itself");
+    let compacted = world.run(["tool", "call", "read_compacted"].into_iter().chain(part));
+    assert!(compacted.stderr.contains("this session was not compacted"), "{compacted:?}");
+    assert_eq!(world.json(["runs"].into_iter().chain(part))["runs"], serde_json::json!([]));
+    world.fails(["runs", "--session", "claude:brand-new"], 3, "not found");
+    // A name that is no beginning of one is a new session's.
+    assert!(world.ok(["whoami", "--session", "claude:brand-new"]).contains("session   brand-new\n"));
 }
 
 #[test]
@@ -123,4 +162,42 @@ fn what_cannot_be_read_is_a_notice_and_said_once() {
     fs::write(world.data().join("snapshots/claude").join(format!("{ID}.json")), "{").expect("damaged");
     let said = world.run(["snapshot", "list"]);
     assert_eq!(said.stderr.matches(".json is not in a format").count(), 1, "{said:?}");
+}
+
+#[test]
+fn doctor_names_every_file_of_an_agent_that_cannot_be_read_and_reading_another_session_none() {
+    let world = world(1);
+    let bad = [
+        (".claude/projects/-w/bad-1.jsonl", "claude"),
+        (".claude/projects/-w/bad-2.jsonl", "claude"),
+        (".local/share/goose/sessions/sessions.db", "goose"),
+        (".local/share/opencode/opencode.db", "opencode"),
+        (".local/share/zed/threads/threads.db", "zed"),
+        (".config/Cursor/User/globalStorage/state.vscdb", "cursor"),
+        (".crush/crush.db", "crush"),
+        (".cagent/session.db", "docker-agent"),
+        (".openclaw/agents/main/agent/openclaw-agent.sqlite", "openclaw"),
+        (".local/share/amp/threads/T-1.json", "amp"),
+    ];
+    for (path, _) in bad {
+        let path = world.path(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, "\u{1}no such thing\n".repeat(100)).expect("written");
+    }
+    let doctor = world.run(["doctor"]);
+    assert_eq!((doctor.code, &*doctor.stderr), (0, ""), "{doctor:?}");
+    for (path, agent) in bad {
+        let is_named = |line: &str| line.starts_with(&format!("warning  {agent} ")) && line.contains(path);
+        assert!(doctor.stdout.lines().any(is_named), "{path}: {doctor:?}");
+    }
+    let list = world.run(["list"]);
+    assert!(list.code == 0 && list.stdout.contains(ID), "{list:?}");
+    assert_eq!(list.stderr.matches("notice").count(), 1, "{list:?}");
+    assert!(
+        list.stderr.contains("claude, 2 files, the first: ") && list.stderr.contains("sessions.db"),
+        "{list:?}"
+    );
+    assert_eq!(world.run(["read", "5b0c1f62", "--no-redact"]).stderr, "");
+    let missed = world.run(["read", "claude:bad-00001"]);
+    assert!(missed.code == 3 && missed.stderr.matches("notice").count() == 1, "{missed:?}");
 }

@@ -14,10 +14,7 @@ const HOOK_SECONDS: u32 = 5;
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
     let homes = machine.homes;
-    let moved = homes.variable("CLAUDE_CONFIG_DIR");
-    let dir = moved.clone().unwrap_or_else(|| homes.home().join(".claude"));
-    // The file of servers stands beside the directory, unless that was moved.
-    let servers = moved.unwrap_or_else(|| homes.home().to_owned()).join(".claude.json");
+    let (dir, servers) = (homes.claude(), homes.claude_servers());
     let mut server = machine.server();
     server["type"] = "stdio".into();
     let command =

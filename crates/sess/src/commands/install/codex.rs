@@ -1,19 +1,19 @@
 //! Codex: everything below `$CODEX_HOME`.
 
+use sess_readers::MOVERS;
+
 use super::{
     document::{Entry, Format},
     host::{Machine, NAME, Need, Needs},
 };
 
-/// Codex starts servers with an environment of its own; these say where sessions are kept.
-const PASSED_ON: [&str; 6] =
-    ["SESS_HOME", "SESS_CONFIG", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"];
+/// Codex starts servers with an environment of its own; these say where our files are, beside `MOVERS`.
+const PASSED_ON: [&str; 3] = ["SESS_HOME", "SESS_CONFIG", "XDG_CONFIG_HOME"];
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
-    let homes = machine.homes;
-    let dir = homes.variable("CODEX_HOME").unwrap_or_else(|| homes.home().join(".codex"));
+    let dir = machine.homes.codex();
     let mut server = machine.server();
-    server["env_vars"] = PASSED_ON.into();
+    server["env_vars"] = [&PASSED_ON[..], &MOVERS].concat().into();
     Needs {
         command: "codex",
         traces: vec![dir.clone()],

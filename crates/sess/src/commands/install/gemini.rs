@@ -13,7 +13,7 @@ use crate::cli::HostName;
 const HOOK_MS: u32 = 5_000;
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
-    let dir = machine.homes.home().join(".gemini");
+    let dir = machine.homes.gemini();
     let command = json!({
         "name": "intersession", "type": "command", "command": machine.hook(HostName::Gemini), "timeout": HOOK_MS,
     });

@@ -11,7 +11,7 @@ use super::{
 const TIMEOUT_SECONDS: u32 = 300;
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
-    let dir = machine.homes.config().join("goose");
+    let dir = machine.homes.goose_config();
     let extension = json!({
         "enabled": true, "type": "stdio", "name": NAME, "description": "Plans, earlier sessions, other sessions",
         "cmd": machine.program, "args": ["mcp"], "envs": {}, "env_keys": [], "timeout": TIMEOUT_SECONDS,
@@ -19,7 +19,7 @@ pub fn needs(machine: &Machine<'_>) -> Needs {
     let entry = Entry::named(&["extensions"], NAME, extension);
     Needs {
         command: "goose",
-        traces: vec![dir.clone()],
+        traces: vec![dir.clone(), machine.homes.goose_data()],
         files: vec![Need::entries(dir.join("config.yaml"), Format::Yaml, vec![entry])],
     }
 }

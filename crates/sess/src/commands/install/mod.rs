@@ -68,7 +68,7 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
         let needs = host::needs(*host, &machine);
         needs.traces.iter().any(|trace| trace.exists()) || on_path(path, needs.command).is_some()
     };
-    let hosts = if args.all { all(is_found) } else { args.hosts.clone() };
+    let hosts = if args.all { all(is_found) } else { named(args, "every one that is found here")? };
     if hosts.is_empty() {
         output.say("none of the hosts was found here; `sess install <host>` installs for one all the same");
     }
@@ -86,7 +86,8 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
 
 pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> anyhow::Result<ExitCode> {
     let data = context.home()?;
-    let hosts = if args.all { all(|host| record::has(data, host.as_str())) } else { args.hosts.clone() };
+    let is_installed = |host: &HostName| record::has(data, host.as_str());
+    let hosts = if args.all { all(is_installed) } else { named(args, "every one that was installed")? };
     if hosts.is_empty() {
         output.say("nothing is installed");
     }
@@ -102,11 +103,21 @@ pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> any
                 record.files.retain(|written| written.path != change.path);
             }
             record.save(data, host.as_str())?;
-            let is_last = all(|host| record::has(data, host.as_str())).is_empty();
+            let is_last = all(is_installed).is_empty();
             Dirs::load(data)?.remove_empty(data, is_last)?;
         }
         Ok(changes)
     })
+}
+
+/// Returns the hosts that were named; without any, says which there are and what `--all` means.
+fn named(args: &cli::Install, all_means: &str) -> anyhow::Result<Vec<HostName>> {
+    if args.hosts.is_empty() {
+        let hosts: Vec<&str> = all(|_| true).into_iter().map(HostName::as_str).collect();
+        let text = format!("name a host ({}), or give --all for {all_means}", hosts.join(", "));
+        return Err(Usage(text).into());
+    }
+    Ok(args.hosts.clone())
 }
 
 /// Records what will be there, and then makes it so: in this order, what is cut short can be taken back.

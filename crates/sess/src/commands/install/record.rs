@@ -4,7 +4,6 @@
 //! was cut short can be taken back, too.
 
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -13,7 +12,7 @@ use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+use sess_core::digest::sha256;
 
 use super::{
     document::{Entry, Format},
@@ -172,11 +171,4 @@ fn save(data: &Path, path: &Path, value: Option<&impl Serialize>) -> anyhow::Res
 
 fn path(data: &Path, host: &str) -> PathBuf {
     data.join(DIR).join(format!("{host}.json"))
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
-        let _infallible = write!(hex, "{byte:02x}");
-        hex
-    })
 }

@@ -15,7 +15,7 @@ pub fn needs(machine: &Machine<'_>) -> Needs {
     let entry = Entry::named(&["context_servers"], NAME, server);
     Needs {
         command: "zed",
-        traces: vec![dir.clone()],
+        traces: vec![dir.clone(), machine.homes.data().join("zed")],
         files: vec![Need::entries(dir.join("settings.json"), Format::Json(Dialect::Relaxed), vec![entry])],
     }
 }

@@ -1,14 +1,14 @@
 //! Where the gateway of a store listens, for whoever looks for it: a file in the data directory.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde::{Deserialize, Serialize};
+
+use crate::private;
 
 const NAME: &str = "gateway.json";
 
@@ -50,20 +50,13 @@ pub fn write(home: &Path, address: &str) -> Option<Recorded> {
     let pid = std::process::id();
     let record = Record { address: address.to_owned(), pid, started: started(pid)? };
     let path = home.join(NAME);
-    match write_whole(&path, &record) {
+    match serde_json::to_vec(&record).map_err(io::Error::from).and_then(|json| private::write(&path, &json)) {
         Ok(()) => Some(Recorded { path, record }),
         Err(error) => {
             tracing::warn!(%error, "`sess open` will not find this gateway: {} was not written", path.display());
             None
         }
     }
-}
-
-fn write_whole(path: &Path, record: &Record) -> std::io::Result<()> {
-    let temporary = path.with_extension(format!("{}.new", record.pid));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(record)?)?;
-    fs::rename(&temporary, path)
 }
 
 fn read(path: &Path) -> Option<Record> {
@@ -98,7 +91,8 @@ mod tests {
         assert!(!dir.path().join(NAME).exists());
 
         let stale = Record { started: "0".to_owned(), ..found };
-        write_whole(&dir.path().join(NAME), &stale).expect("written");
+        let stale = serde_json::to_vec(&stale).expect("JSON");
+        fs::write(dir.path().join(NAME), stale).expect("written");
         assert_eq!(running(dir.path()), None, "another process has its number now");
         let _recorded = write(dir.path(), "http://127.0.0.1:3").expect("a stale record gives way");
         assert_eq!(running(dir.path()).expect("recorded").address, "http://127.0.0.1:3");
