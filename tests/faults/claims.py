@@ -1,7 +1,7 @@
 """P15: one owner a work session, no claim stuck, no work lost.
 
 Many clones are after the same session at once. Some of them are killed with every git that
-they started, on both sides of a push; in some, git left locks before. Whoever has the
+they started, on both sides of a push; in some, and at the remote, git left locks before. Whoever has the
 session then writes something down and is killed while it gives the session back; another
 one takes it, and is killed while it completes it. What was written down has to land.
 """
@@ -43,7 +43,7 @@ def run(lab: Lab) -> str:
     if not lab.findings:
         lab.remove(place)
     return (f"P15 claims: {lab.figures.claims} rounds of {len(clones)} clones after one session, {counts['killed']} killed "
-            f"with their git, {counts['locks']} locks left by it, {{lost}}")
+            f"with their git, {counts['locks']} locks left by it removed, {{lost}}")
 
 
 def prepare(lab: Lab, place: pathlib.Path) -> list[pathlib.Path]:
@@ -69,6 +69,9 @@ class Round:
         self.plan()
         if self.number % 3 == 0:
             self.leave_locks()
+        if self.number % 8 == 1:
+            # As a push does that is killed when it has moved the branch: nobody moves it again before this is gone.
+            (self.place / "hub.git/HEAD.lock").touch()
         owner = self.race()
         self.go_on(owner, "log", "--slug", self.slug, f"written in round {self.number}")
         self.killed(owner, "release", self.slug)
@@ -90,7 +93,14 @@ class Round:
         (directory / "SESSION.md").write_text(text)
         git(planner, "add", ".")
         git(planner, "commit", "--quiet", "-m", f"plan {self.slug}")
-        git(planner, "push", "--quiet", "origin", "HEAD:main")
+        try:
+            git(planner, "push", "--quiet", "origin", "HEAD:main")
+        except Broken as refused:
+            # A git of the round before was killed at the remote, after what it was there for.
+            if not (lock := re.search(r"Unable to create '([^']+\.lock)': File exists", str(refused))):
+                raise
+            self.remove(pathlib.Path(lock[1]))
+            git(planner, "push", "--quiet", "origin", "HEAD:main")
 
     def leave_locks(self) -> None:
         for clone in self.rng.sample(self.clones, len(self.clones) // VICTIMS_OF):
@@ -150,9 +160,12 @@ class Round:
                 return done
             if not (lock := advice(done)):
                 break
-            lock.unlink(missing_ok=True)
-            self.counts["locks"] += 1
+            self.remove(lock)
         raise Broken(f"{clone.name} cannot go on with {' '.join(verb)}: {done.told[-400:]}")
+
+    def remove(self, lock: pathlib.Path) -> None:
+        lock.unlink(missing_ok=True)
+        self.counts["locks"] += 1
 
     def start(self, clone: pathlib.Path, *verb: str) -> subprocess.Popen:
         sess = Sess(self.lab, clone / ".git/home")
@@ -209,5 +222,5 @@ def git(directory: pathlib.Path, *arguments: str) -> str:
     known = {"PATH": os.environ["PATH"], "HOME": str(directory), "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(["git", *arguments], cwd=directory, env=known, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Broken(f"git {' '.join(arguments[:3])}: {done.stderr.strip()[-300:]}")
+        raise Broken(f"git {' '.join(arguments[:3])}: {done.stderr.strip()[-1000:]}")
     return done.stdout
