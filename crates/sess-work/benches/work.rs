@@ -1,9 +1,10 @@
 //! Claims beside the lock file on the main branch, on the same machine in the same run; lists; and every command.
 //!
 //! `cargo bench -p sess-work`; `SESS_BENCH_SCALE=0.1` shrinks the list for a smoke run, an argument (`different-8`,
-//! `same-32`, `list`, `commands`) runs only the parts whose name contains it. A claim counts when its ref is confirmed, and in a row of its own when the directory shows
-//! it, too. The other way is a line in a file: fetch, look, append, commit, push, and from
-//! the start when somebody else pushed.
+//! `same-32`, `files`, `list`, `commands`) runs only the parts whose name contains it. A claim counts when its ref is
+//! confirmed, and in a row of its own when the directory shows it, too. The other way is a line in a file: fetch, look,
+//! append, commit, push, and from the start when somebody else pushed. That one costs more in a repository of some size,
+//! where a claim costs the same, so both are shown.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -35,9 +36,9 @@ use crate::{
 /// How often the rate for 32 clones has to be that of the lock file.
 const TIMES_FASTER: f64 = 20.0;
 const ROUNDS: usize = 3;
-/// More of them take minutes, by the lock file.
-const CLONES_FOR_ROUNDS_MAX: usize = 8;
 const LISTED: f64 = 1_000.0;
+/// How many files a repository of some size has.
+const FILES: usize = 5_000;
 
 fn main() -> ExitCode {
     if let Some(code) = commands::as_git() {
@@ -47,11 +48,14 @@ fn main() -> ExitCode {
     println!("{:<54} {:>12} {:>12} {:>7}   to reach", "figure", "ours", "other", "ratio");
     for count in [8, 32] {
         if format!("different-{count}").contains(&part) {
-            different(count);
+            different(count, 0);
         }
         if format!("same-{count}").contains(&part) {
             same(count);
         }
+    }
+    if "different-32-files".contains(&part) {
+        different(32, FILES);
     }
     if "list".contains(&part) {
         list();
@@ -68,10 +72,6 @@ fn main() -> ExitCode {
 )]
 fn scale() -> f64 {
     std::env::var("SESS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
-}
-
-fn rounds(clones: usize) -> usize {
-    if clones > CLONES_FOR_ROUNDS_MAX { 1 } else { ROUNDS }
 }
 
 fn bare() -> ClaimOptions {
@@ -107,12 +107,29 @@ fn together<T: Sync>(workers: &[T], work: impl Fn(usize, &T, &dyn Fn()) + Sync) 
     })
 }
 
+/// Fills a repository with files as small as those of a program are.
+fn fill(lab: &Lab, files: usize) {
+    let dir = lab.clone_named("filler");
+    for n in 0..files {
+        let place = dir.join(format!("src/{:02}", n % 100));
+        fs::create_dir_all(&place).expect("made");
+        let text = format!("// File {n}.\n").repeat(100);
+        fs::write(place.join(format!("{n}.rs")), text).expect("written");
+    }
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "fill"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+}
+
 /// A session for everybody.
-fn different(count: usize) {
+fn different(count: usize, files: usize) {
     let lab = Lab::new();
+    if files > 0 {
+        fill(&lab, files);
+    }
     let workers = clones(&lab, count);
     let (mut ours, mut shown, mut other, mut pushed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds(count) {
+    for round in 0..ROUNDS {
         let slugs = planned_many(&lab, &format!("different-{count}-{round}"), count);
         let took = together(&workers, |n, (_, work), through| {
             work.take(&slugs[n], &bare()).expect("nobody else wants it");
@@ -147,7 +164,8 @@ fn different(count: usize) {
         }
     }
     let goal = (count == 32).then_some(TIMES_FASTER);
-    rates(&format!("claims a second, {count} clones, different sessions"), ours, other.clone(), goal);
+    let size = if files > 0 { format!(", {files} files") } else { String::new() };
+    rates(&format!("claims a second, {count} clones, different sessions{size}"), ours, other.clone(), goal);
     rates("  the same until the directories show them", shown, other.clone(), None);
     rates("  a bare push of one new commit by each, and no more", pushed, other, None);
 }
@@ -157,7 +175,7 @@ fn same(count: usize) {
     let lab = Lab::new();
     let workers = clones(&lab, count);
     let (mut ours, mut other) = (Vec::new(), Vec::new());
-    for slug in planned_many(&lab, &format!("same-{count}"), rounds(count)) {
+    for slug in planned_many(&lab, &format!("same-{count}"), ROUNDS) {
         let took = together(&workers, |_, (_, work), through| match work.take(&slug, &bare()) {
             Ok(_) => {
                 through();

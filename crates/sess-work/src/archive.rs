@@ -95,7 +95,10 @@ impl Work {
         }
         let is_new = seen.tree.entries.get(slug).is_none_or(|entry| entry.files.keys().eq([PLAN_FILE]));
         let branch = seen.view.branches.get(slug);
-        let here = self.fence_of(slug)?.unwrap_or_default();
+        let here = match self.is_unknown_here(slug, seen) {
+            true => 0,
+            false => self.fence_of(slug)?.unwrap_or_default(),
+        };
         if is_new && branch.is_none() && here == 0 {
             return Ok(0);
         }

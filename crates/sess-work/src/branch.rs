@@ -42,6 +42,12 @@ impl Work {
         self.repo.commit(&slug.branch_ref())
     }
 
+    /// Whether this clone had nothing of a session when it was looked: no branch of it, and so no checkout of that, and
+    /// no workspace that is a clone of its own.
+    pub(crate) fn is_unknown_here(&self, slug: &Slug, seen: &Seen) -> bool {
+        !seen.view.here.contains(slug) && !self.usual_path(slug).join(".git").exists()
+    }
+
     /// Makes the session's branch, unless it is there, here or where others see it.
     ///
     /// What this clone has besides that, of an attempt before or of a time before others took the session, is put
@@ -104,6 +110,9 @@ impl Work {
     /// Fails when a workspace that was left here is in the way of a claim: before that is taken, because it would
     /// stand without the branch that belongs to it.
     pub(crate) fn check_leftover(&self, slug: &Slug, seen: &Seen, claim: &Claim) -> Result<()> {
+        if self.is_unknown_here(slug, seen) {
+            return Ok(());
+        }
         // Without a branch there is no workspace to ask for.
         let Some(own) = self.tip(slug)? else { return Ok(()) };
         let Some(path) = self.workspace(slug) else { return Ok(()) };

@@ -210,7 +210,7 @@ impl Work {
                     error.message()
                 ));
                 let seen = self.see_or_recall()?;
-                self.chained(&seen.tree, self.pending(&seen, Some(slug))?)?
+                self.chained(&seen.tree, &self.pending(&seen, Some(slug))?)?
             }
         };
         if is_resumed && shared.is_none() && self.tip(slug)?.is_none() {
@@ -299,10 +299,14 @@ impl Work {
         let text = message(slug, "Take over session", &self.by(), Some(&claimed.record));
         let shown = self.on_base(|seen| {
             let edits = self.beginnings(seen, slug, claim)?;
-            let is_new = edits.iter().any(|edit| match edit {
-                Edit::Put(path, file) => seen.tree.files.get(path) != Some(file),
-                Edit::Remove(_) => true,
-            });
+            let mut is_new = false;
+            for edit in &edits {
+                is_new |= match edit {
+                    Edit::Put(path, file) => seen.tree.files.get(path) != Some(file),
+                    Edit::Write(path, text) => seen.tree.files.get(path) != Some(&self.repo.file(text)?),
+                    Edit::Remove(_) => true,
+                };
+            }
             Ok(is_new.then(|| Step { message: text.clone(), edits }))
         });
         match shown {

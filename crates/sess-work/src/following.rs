@@ -72,7 +72,7 @@ impl Work {
         if let (Some(last), Some(edit)) = (steps.last_mut(), self.lock_edit(&then, None)?) {
             last.edits.push(edit);
         }
-        let commit = self.chained(&seen.tree, steps)?;
+        let commit = self.chained(&seen.tree, &steps)?;
         self.check_follows(&checkout, &seen.view.base, &commit)
     }
 

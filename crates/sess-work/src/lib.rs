@@ -23,6 +23,7 @@ mod adopt;
 mod archive;
 mod blame;
 mod branch;
+mod chaining;
 mod claiming;
 mod committing;
 mod context;

@@ -14,7 +14,7 @@ use crate::{
     git::{is_disk_full, words_of},
     state::SESSIONS_DIR,
     templates,
-    tree::{Edit, Tree},
+    tree::Edit,
 };
 
 /// How long a commit on the base branch is tried for, while others commit there, too.
@@ -86,12 +86,12 @@ impl Work {
                 last.edits.push(edit);
             }
             if !pending.is_empty() {
-                seen.tree = self.repo.tree(&self.chained(&seen.tree, pending)?)?;
+                seen.tree = self.repo.tree(&self.chained(&seen.tree, &pending)?)?;
             }
             let (own, other) = step(&seen)?.map_or((None, None), |(step, other)| (Some(step), other));
             if let Some(mut step) = own.clone() {
                 step.edits.extend(self.lock_edit(&seen, None)?);
-                seen.tree = self.repo.tree(&self.chained(&seen.tree, vec![step])?)?;
+                seen.tree = self.repo.tree(&self.chained(&seen.tree, &[step])?)?;
             }
             let (from, commit) = (seen.view.base.clone(), seen.tree.commit.clone());
             if commit == from {
@@ -142,7 +142,7 @@ impl Work {
     /// Says that the base did not move, and how the commit gets there where nobody may push: by a pull request.
     fn rejected_step(&self, words: &str, base: &Oid, step: Step) -> Result<Error> {
         // That of this verb alone: what others left half done is theirs, and may be another thing by then.
-        let commit = self.chained(&self.repo.tree(base)?, vec![step])?;
+        let commit = self.chained(&self.repo.tree(base)?, &[step])?;
         let (remote, base) = (self.repo.remote.as_deref().unwrap_or("."), &self.repo.base);
         Ok(self.rejected_but(words, |message| {
             Error::new(
@@ -277,13 +277,13 @@ impl Work {
             tracing::debug!(%error, "the built-in template is used");
             templates::session_env(slug, &claim.user, None)
         })?;
-        let mut edits = vec![Edit::Put(format!("{dir}/{ENV_FILE}"), self.repo.file(&text)?)];
+        let mut edits = vec![Edit::Write(format!("{dir}/{ENV_FILE}"), text)];
         let has_worklog =
             seen.tree.entries.get(slug).is_some_and(|entry| entry.files.contains_key(Note::Log.file()));
         if !has_worklog {
             let by = by(claim.agent.as_deref(), &claim.user);
             let text = format!("{}- {} claimed by {by}\n", Note::Log.heading(slug), claim.claimed_at);
-            edits.push(Edit::Put(Note::Log.path(slug), self.repo.file(&text)?));
+            edits.push(Edit::Write(Note::Log.path(slug), text));
         }
         Ok(edits)
     }
@@ -314,16 +314,6 @@ impl Work {
             is_kept.then(|| Edit::Put(format!("{dir}/{name}"), file))
         });
         Ok(kept.collect())
-    }
-
-    /// Commits steps one upon the other; each has the file of claims as it is then.
-    pub(crate) fn chained(&self, tree: &Tree, steps: Vec<Step>) -> Result<Oid> {
-        let mut commit = tree.commit.clone();
-        for Step { message, edits } in steps {
-            let new = self.repo.edited(&commit, &edits)?;
-            commit = self.repo.commit_tree(&new, &[&commit], &message)?;
-        }
-        Ok(commit)
     }
 
     /// Returns the edit that makes the file of claims say who has what, if it does not say so already.

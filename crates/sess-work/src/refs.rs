@@ -2,7 +2,11 @@
 //!
 //! A ref moves only from where it was seen. What a push did is read from the refs, never from git's words.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use crate::{
     Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
@@ -20,6 +24,8 @@ const SEEN_BASE: &str = "refs/intersession/seen/base";
 const SEEN_CLAIMS: &str = "refs/intersession/seen/claims";
 const SEEN_BRANCHES: &str = "refs/intersession/seen/branches";
 const SEEN_LOG: &str = "refs/intersession/seen/log";
+/// What was made here last for everybody to see.
+pub(crate) const SEEN_MADE: &str = "refs/intersession/seen/made";
 /// How an entry of the chain of ended claims begins; the session's name follows.
 pub(crate) const LOG_LINE: &str = "ended ";
 const BRANCHES: &str = "refs/heads/session";
@@ -32,6 +38,8 @@ pub struct View {
     pub claims: BTreeMap<Slug, Record>,
     /// The last commits of the sessions' branches, as far as they were shared.
     pub branches: BTreeMap<Slug, Oid>,
+    /// The sessions whose branches this clone has.
+    pub(crate) here: BTreeSet<Slug>,
     /// The chain of claims that have ended.
     pub log: Option<Oid>,
     /// Refs that lead to no claim, with the reason.
@@ -135,7 +143,7 @@ impl Repo {
     }
 
     /// Runs a command that changes what was seen last.
-    fn write_seen(&self, run: impl Fn() -> Result<Ended>) -> Result<Ended> {
+    pub(crate) fn write_seen(&self, run: impl Fn() -> Result<Ended>) -> Result<Ended> {
         // Of two that write the same refs at once, one would fail.
         let _turn = self.lock("look")?;
         let ended = run()?;
@@ -222,8 +230,8 @@ impl Repo {
             None => (self.base_ref(), self.claims(), BRANCHES, self.log_ref()),
         };
         let asked = ["for-each-ref", "--format=%(objectname) %(refname)", &base, &log, SEEN_HERE, SEEN_OTHER];
-        let told =
-            self.git.text(asked.into_iter().chain([&*format!("{claims}/"), &*format!("{branches}/")]))?;
+        let dirs = [claims, branches, BRANCHES].map(|dir| format!("{dir}/"));
+        let told = self.git.text(asked.into_iter().chain(dirs.iter().map(String::as_str)))?;
         let refs = told.lines().filter_map(|line| line.split_once(' '));
         let mut refs: Vec<(Oid, &str)> =
             refs.filter_map(|(oid, name)| Some((oid.parse().ok()?, name))).collect();
@@ -239,17 +247,20 @@ impl Repo {
         let (elsewhere, refs): (Vec<_>, Vec<_>) = refs
             .into_iter()
             .partition(|(_, name)| name.starts_with(SEEN_HERE) || name.starts_with(SEEN_OTHER));
-        let (branch_refs, refs): (Vec<_>, Vec<_>) =
-            refs.into_iter().partition(|(_, name)| name.starts_with(branches));
         let short_of =
             |name: &str, dir: &str| name.strip_prefix(dir).unwrap_or(name).trim_start_matches('/').to_owned();
+        let here = refs.iter().filter(|(_, name)| name.starts_with(BRANCHES));
+        let here = here.filter_map(|(_, name)| short_of(name, BRANCHES).parse().ok()).collect();
+        let (branch_refs, refs): (Vec<_>, Vec<_>) =
+            refs.into_iter().partition(|(_, name)| name.starts_with(branches) || name.starts_with(BRANCHES));
         let branches = branch_refs
             .into_iter()
-            .filter_map(|(oid, name)| Some((short_of(name, branches).parse().ok()?, oid)));
+            .filter_map(|(oid, name)| Some((name.strip_prefix(branches)?.get(1..)?.parse().ok()?, oid)));
         let mut view = View {
             base: base_oid,
             claims: BTreeMap::new(),
             branches: branches.collect(),
+            here,
             log,
             damaged: Vec::new(),
             elsewhere: elsewhere.into_iter().map(|(oid, name)| (oid, name.to_owned())).collect(),

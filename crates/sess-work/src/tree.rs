@@ -35,6 +35,8 @@ pub struct Tree {
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     Put(String, File),
+    /// Puts a plain file there that is not in the repository yet.
+    Write(String, String),
     Remove(String),
 }
 
@@ -148,9 +150,12 @@ impl Repo {
             }
         }
         for edit in edits {
-            if let Edit::Put(path, File { mode, oid }) = edit {
-                input.extend(format!("{mode} {oid}\t{path}\0").into_bytes());
-            }
+            let (path, File { mode, oid }) = match edit {
+                Edit::Put(path, file) => (path, file.clone()),
+                Edit::Write(path, text) => (path, self.file(text)?),
+                Edit::Remove(_) => continue,
+            };
+            input.extend(format!("{mode} {oid}\t{path}\0").into_bytes());
         }
         git.feed(["update-index", "-z", "--index-info"], &input)?;
         git.oid(["write-tree"])
