@@ -16,7 +16,7 @@ import threading
 import time
 
 from lab import Broken, Lab
-from sess import Done, Sess, must_not_crash
+from sess import Done, Sess
 
 NAME = "claims"
 # One in this many is killed, and finds locks in its clone.
@@ -118,7 +118,7 @@ class Round:
                    for clone in victims]
         for killer in killers:
             killer.start()
-        ended = {clone: self.finish(process, "claim") for clone, process in zip(self.clones, running)}
+        ended = {clone: self.finish(clone, process, "claim") for clone, process in zip(self.clones, running)}
         for killer in killers:
             killer.join()
         winners = [clone for clone, done in ended.items() if done.code == 0]
@@ -150,12 +150,12 @@ class Round:
     def killed(self, clone: pathlib.Path, *verb: str) -> None:
         process = self.start(clone, *verb)
         self.kill(clone, self.rng.uniform(0.0, VERB_S))
-        self.finish(process, verb[0])
+        self.finish(clone, process, verb[0])
 
     def go_on(self, clone: pathlib.Path, *verb: str, done_before: int | None = None) -> Done:
         """Runs a verb as a person would who does what an error says; it has to succeed, or to be done already."""
         for _ in range(3):
-            done = self.finish(self.start(clone, *verb), verb[0])
+            done = self.finish(clone, self.start(clone, *verb), verb[0])
             if done.code == 0 or done.code == done_before:
                 return done
             if not (lock := advice(done)):
@@ -167,23 +167,15 @@ class Round:
         lock.unlink(missing_ok=True)
         self.counts["locks"] += 1
 
-    def start(self, clone: pathlib.Path, *verb: str) -> subprocess.Popen:
-        sess = Sess(self.lab, clone / ".git/home")
-        return sess.start("work", *verb, cwd=clone, env={MARK: f"{self.number}-{clone.name}."},
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def sess(self, clone: pathlib.Path) -> Sess:
+        return Sess(self.lab, clone / ".git/home")
 
-    def finish(self, process: subprocess.Popen, verb: str) -> Done:
-        try:
-            out, err = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self.lab.kill(process)
-            raise Broken(f"sess work {verb} did not end within {LIMIT_S} s") from None
-        finally:
-            self.lab.ended(process)
-        done = Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-        if done.code != -signal.SIGKILL:
-            must_not_crash(done.code, done.err, f"sess work {verb}")
-        return done
+    def start(self, clone: pathlib.Path, *verb: str) -> subprocess.Popen:
+        return self.sess(clone).start("work", *verb, cwd=clone, env={MARK: f"{self.number}-{clone.name}."},
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(self, clone: pathlib.Path, process: subprocess.Popen, verb: str) -> Done:
+        return self.sess(clone).finish(process, f"sess work {verb}", LIMIT_S, may_be_killed=True)
 
     def kill(self, clone: pathlib.Path, after_s: float) -> None:
         """Ends an attempt with every git that works for it, at the remote, too."""

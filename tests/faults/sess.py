@@ -68,6 +68,11 @@ class Sess:
         what = "sess " + " ".join(str(part)[:80] for part in arguments[:6])
         process = self.start(*arguments, env=env, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.finish(process, what, timeout_s, may_be_killed)
+
+    def finish(self, process: subprocess.Popen, what: str, timeout_s: float = TIMEOUT_S,
+               may_be_killed: bool = False) -> Done:
+        """Waits for the end of what was started with pipes."""
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:

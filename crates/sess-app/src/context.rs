@@ -16,7 +16,9 @@ use sess_core::{
 };
 use sess_store::Store;
 
-pub(crate) use self::finding::{Children, Found, first_row, is_archived, is_visible, join, keep_named};
+pub(crate) use self::finding::{
+    Children, Found, first_row, is_among, is_archived, is_visible, join, keep_named,
+};
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 

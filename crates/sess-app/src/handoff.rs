@@ -64,7 +64,7 @@ impl App {
         let is_named = matches!(&found, Found::Foreign(_, Some(stored)) if !stored.title.is_empty());
         let resume = self.resume(&found).await?;
         // Some agents keep a sub-agent's task with the call that started it, and here only as its title.
-        let is_sub_agent = matches!(&found, Found::Foreign(foreign, _) if foreign.parent.is_some());
+        let is_sub_agent = matches!(&found, Found::Foreign(foreign, _) if foreign.is_sub_agent());
         gathered = match found {
             Found::Stored(stored) => {
                 let store = self.store()?;
@@ -308,8 +308,8 @@ fn changed(name: &str, arguments: &Map<String, Value>, tell: &mut dyn FnMut(&str
 
 /// Returns the command that goes on with another agent's session, if that agent has it as a session of its own.
 pub(crate) fn resume_of(foreign: &Foreign) -> Option<Vec<String>> {
-    let is_sub_agent = foreign.parent.is_some() || foreign.name.is_some() || foreign.is_orphan;
-    resume_command(foreign.source, foreign.id.as_str()).filter(|_| !is_sub_agent && !foreign.is_snapshot)
+    resume_command(foreign.source, foreign.id.as_str())
+        .filter(|_| !foreign.is_sub_agent() && !foreign.is_snapshot)
 }
 
 /// Returns the command that goes on with a session in its own agent.

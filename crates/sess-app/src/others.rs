@@ -100,7 +100,12 @@ impl App {
     }
 
     /// Finds a session that is `missing` here among those that other agents keep.
-    async fn kept_elsewhere(&self, outlook: &Outlook, given: &str, missing: Error) -> Result<Foreign> {
+    pub(crate) async fn kept_elsewhere(
+        &self,
+        outlook: &Outlook,
+        given: &str,
+        missing: Error,
+    ) -> Result<Foreign> {
         if missing.kind() != Kind::NotFound || !outlook.sees_others() {
             return Err(missing);
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
-use sess_core::{SessionId, Source, Timestamp};
+use sess_core::{SessionId, Source, Timestamp, mention::first_of};
 use sess_readers::{Foreign, Look, Sweep, readers, snapshot::Manifest};
 
 use crate::{App, Error, Result, context, snapshots};
@@ -100,13 +100,9 @@ fn unreadable(sessions: &[&Foreign]) -> Vec<String> {
 /// Says why a file's sessions cannot be read, and names the first few.
 fn told(error: &str, references: &[String]) -> String {
     const NAMED_MAX: usize = 5;
-    let named = references.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = match references.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let named = first_of(references, NAMED_MAX);
     match references.len() {
         1 => format!("{named} cannot be read: {error}"),
-        _ => format!("{named}{more} cannot be read, the first because of this: {error}"),
+        _ => format!("{named} cannot be read, the first because of this: {error}"),
     }
 }

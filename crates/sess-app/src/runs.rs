@@ -107,15 +107,18 @@ impl App {
         let limit = ask.limit.unwrap_or(RUNS_LEN).clamp(1, RUNS_LEN_MAX);
         let only = match &ask.session {
             None => None,
-            Some(given) => match self.reach(caller, given, Verb::Status).await {
-                Ok(Reached { session: Some(session), .. }) => Some(session.id),
-                Ok(Reached { session: None, .. }) => return Ok(Vec::new()),
-                // One that another agent keeps, and of which nothing is stored, has no runs.
-                Err(_) => {
-                    self.in_sight(caller, given, Verb::Status).await?;
-                    return Ok(Vec::new());
+            Some(given) => {
+                let outlook = self.outlook(caller).await?;
+                match self.reach_from(&outlook, given, Verb::Status).await {
+                    Ok(Reached { session: Some(session), .. }) => Some(session.id),
+                    Ok(Reached { session: None, .. }) => return Ok(Vec::new()),
+                    // One that another agent keeps, and of which nothing is stored, has no runs.
+                    Err(missing) => {
+                        self.kept_elsewhere(&outlook, given, missing).await?;
+                        return Ok(Vec::new());
+                    }
                 }
-            },
+            }
         };
         if !self.has_store() {
             return Ok(Vec::new());

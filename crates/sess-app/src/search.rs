@@ -21,7 +21,7 @@ use sess_core::{
     session::Session,
 };
 use sess_readers::{Before, Foreign, Matcher};
-use sess_store::{Matching, Position, SearchQuery, SessionFilter, Span, StoredMessage, Term};
+use sess_store::{Archived, Matching, Position, SearchQuery, SessionFilter, Span, StoredMessage, Term};
 
 use crate::{App, Caller, Error, ListSessions, Listed, Redaction, Result, Scope, context};
 
@@ -252,7 +252,8 @@ impl App {
     /// Tries an expression on every message of the store, the newest sessions first.
     async fn search_messages(&self, seek: &Seek<'_>) -> Result<Vec<Placed>> {
         let store = self.store()?;
-        let filter = SessionFilter { source: seek.ask.only_source(), ..SessionFilter::default() };
+        let source = seek.ask.only_source();
+        let filter = SessionFilter { source, archived: Archived::Included, ..SessionFilter::default() };
         let mut hits: Vec<Placed> = Vec::new();
         let mut seen = 0;
         loop {
@@ -369,8 +370,8 @@ impl App {
         let is_below = |cwd: &str| seek.dirs.iter().any(|dir| Path::new(cwd).starts_with(dir));
         let is_there = seek.dirs.is_empty() || session.cwd.as_deref().is_some_and(is_below);
         // A copy of another agent's session that the caller is not shown is not shown either.
-        let is_own = session.source != Source::Native
-            && seek.own.iter().any(|(source, id)| *source == session.source && *id == session.id);
+        let is_own =
+            session.source != Source::Native && context::is_among(&seek.own, session.source, &session.id);
         let is_asked_for = is_there && !is_own && seek.ask.is_from(session.source);
         Ok(is_asked_for && self.is_inside(&seek.scope, session).await?)
     }

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod exchange;
 pub mod id;
 pub mod key;
+pub mod mention;
 pub mod message;
 pub mod permission;
 pub mod plan;

@@ -74,9 +74,7 @@ impl Catalogue {
         }
         look
     }
-}
 
-impl Catalogue {
     /// Remembers titles that were made sure of, until their files change.
     pub fn learn_titles(&mut self, sessions: &[Foreign]) {
         for session in sessions.iter().filter(|session| session.is_title_sure && !session.is_snapshot) {

@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    files::{self, Ends},
+    files::{self, Ends, Lines},
     json,
     session::session_id,
 };
@@ -123,11 +123,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let path = &rollout.path;
     let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let ends = if rollout.is_compressed {
-        Ends::of_stream(path, files::decompressed(path, file)?)?
-    } else {
-        Ends::of(path, &file, &metadata)?
-    };
+    let ends = Ends::of_any(path, file, &metadata)?;
     let place = Place { path: path.clone(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Codex, id, place, files::modified(&metadata));
     let mut is_spoken = false;
@@ -165,7 +161,7 @@ fn first_prompt(path: &Path, ends: &Ends) -> Result<Option<String>> {
     if found.is_some() || ends.is_whole() {
         return Ok(found);
     }
-    let mut lines = rollout::lines(path)?;
+    let mut lines = Lines::of_any(path)?;
     for _ in 0..OPENING_LINES_MAX {
         let Some(line) = lines.next()? else { break };
         if let Some(found) = prompt(line) {
@@ -210,7 +206,7 @@ fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
 
 /// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.
 fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
-    let mut lines = rollout::lines(path)?;
+    let mut lines = Lines::of_any(path)?;
     for _ in 0..OPENING_LINES_MAX {
         let Some(line) = lines.next()? else { break };
         let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
@@ -232,7 +228,7 @@ fn read_segment(
     let mut told = Told::default();
     let mut flow = ControlFlow::Continue(());
     let mut numbers = 0..;
-    files::each(rollout::lines(&segment.path)?, &mut told, |_, line| {
+    files::each(Lines::of_any(&segment.path)?, &mut told, |_, line| {
         let number = numbers.next()?;
         let line = serde_json::from_slice::<Line<'_>>(line).ok()?;
         let ordinal = line.ordinal.unwrap_or(*next);

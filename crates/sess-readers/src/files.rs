@@ -116,6 +116,14 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// As [`Self::of`], of a file that may be compressed.
+    pub(crate) fn of_any(path: &Path, file: File, metadata: &Metadata) -> Result<Self> {
+        match is_compressed(path) {
+            true => Self::of_stream(path, decompressed(path, file)?),
+            false => Self::of(path, &file, metadata),
+        }
+    }
+
     pub(crate) fn of(path: &Path, file: &File, metadata: &Metadata) -> Result<Self> {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let size = metadata.len();
@@ -288,6 +296,21 @@ impl<R: Read> Lines<R> {
         }
         self.too_long += u64::from(is_too_long);
         Ok(is_begun)
+    }
+}
+
+/// Tells by its name whether a file is compressed.
+pub(crate) fn is_compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
+}
+
+impl Lines<Box<dyn Read>> {
+    /// Opens a file that may be compressed.
+    pub(crate) fn of_any(path: &Path) -> Result<Self> {
+        let (file, _) = open(path)?;
+        let from: Box<dyn Read> =
+            if is_compressed(path) { Box::new(decompressed(path, file)?) } else { Box::new(file) };
+        Ok(Self::new(path, from))
     }
 }
 

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// The variables that say where an agent keeps its sessions: who is to find them needs all of them.
-pub const MOVERS: [&str; 7] = [
+pub const MOVERS: [&str; 8] = [
     "XDG_DATA_HOME",
+    "XDG_CONFIG_HOME",
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
     "GEMINI_CLI_HOME",

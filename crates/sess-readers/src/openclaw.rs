@@ -86,13 +86,7 @@ impl Events {
         mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
     ) -> Result<()> {
         match self {
-            Self::File if path.extension().is_some_and(|extension| extension == "zst") => files::each(
-                Lines::new(path, files::decompressed(path, files::open(path)?.0)?),
-                told,
-                |_, line| take(line),
-            )
-            .map(drop),
-            Self::File => files::each(Lines::open(path)?, told, |_, line| take(line)).map(drop),
+            Self::File => files::each(Lines::of_any(path)?, told, |_, line| take(line)).map(drop),
             Self::Archive(bytes) => {
                 files::each(Lines::new(path, bytes.as_slice()), told, |_, line| take(line)).map(drop)
             }

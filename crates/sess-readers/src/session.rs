@@ -78,9 +78,14 @@ impl Foreign {
         Some(Stamp::of(&self.place.path).ok()?.changed_at())
     }
 
+    /// Tells whether a sub-agent ran in it. Not every agent keeps of whom.
+    pub fn is_sub_agent(&self) -> bool {
+        self.parent.is_some() || self.name.is_some()
+    }
+
     /// Tells whether it is a part of another session, and no entry of a list.
     pub fn is_part(&self) -> bool {
-        (self.parent.is_some() || self.name.is_some()) && !self.is_orphan
+        self.is_sub_agent() && !self.is_orphan
     }
 
     /// Tells whether it ran in a directory, as far as its agent says: by the name of its project where it keeps no more.

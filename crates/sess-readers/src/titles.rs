@@ -12,12 +12,16 @@ const SIZE_BYTES_MAX: u64 = 256 << 20;
 
 /// Returns what a session is called, if need be by all of its file.
 pub fn title(session: &Foreign) -> String {
+    by_all(session).unwrap_or_else(|| session.title.clone())
+}
+
+/// Looks through all of a session's file for what it is called; `None` when that was not done.
+fn by_all(session: &Foreign) -> Option<String> {
     let is_short = session.place.size_bytes.is_some_and(|size| size <= SIZE_BYTES_MAX);
-    let by_all = match reader(session.source) {
-        Some(reader) if !session.is_title_sure && is_short => reader.title(session).ok().flatten(),
-        _ => None,
-    };
-    by_all.unwrap_or_else(|| session.title.clone())
+    let reader = reader(session.source).filter(|_| !session.is_title_sure && is_short)?;
+    // What cannot be read is told of to whoever reads it; a list has what its ends say.
+    let found = reader.title(session).ok()?;
+    Some(found.unwrap_or_else(|| session.title.clone()))
 }
 
 /// Looks through the files of sessions whose titles are not sure, on all cores.
@@ -31,7 +35,7 @@ pub fn make_sure(sessions: &mut [Foreign]) {
     let work = || {
         let mut found = Vec::new();
         while let Some(place) = unsure.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-            found.push((place, title(&looked[place])));
+            found.extend(by_all(&looked[place]).map(|title| (place, title)));
         }
         found
     };

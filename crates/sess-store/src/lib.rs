@@ -606,7 +606,7 @@ pub struct Reach {
     pub dirs: Vec<String>,
     /// Archived ones as well.
     pub with_archived: bool,
-    /// No bare ones (`Store::is_bare`).
+    /// No bare ones (`Sessions::is_bare`).
     pub without_bare: bool,
     /// None of these.
     pub except: Vec<SessionId>,
@@ -680,7 +680,7 @@ pub struct SessionFilter {
     /// Only sessions that ran in one of these directories or below it; in any when empty.
     pub dirs: Vec<String>,
     pub archived: Archived,
-    /// No bare ones (`Store::is_bare`).
+    /// No bare ones (`Sessions::is_bare`).
     pub without_bare: bool,
     pub except: Vec<SessionId>,
 }

@@ -7,7 +7,7 @@ use sess_core::Timestamp;
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, State, Verb, Work,
-    projecting::{Step, message, one_line, pause},
+    projecting::{ENV_FILE, Step, message, one_line, pause},
     repo::random_hex,
     tree::Edit,
     workspace::Workspace,
@@ -83,9 +83,7 @@ impl Work {
     pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
         let mut refused = None;
         for _ in 0..TRIES_MAX {
-            let seen = self.see()?;
-            self.check_place(options, &seen)?;
-            let rows = self.list(&seen)?;
+            let rows = self.list(&self.see()?)?;
             let ready = rows.into_iter().filter(|row| {
                 row.ready && label.is_none_or(|label| row.labels.iter().any(|known| known == label))
             });
@@ -311,7 +309,7 @@ impl Work {
         });
         match shown {
             Ok(seen) => {
-                let path = format!("{}/.session-env", State::Active.dir_of(slug));
+                let path = format!("{}/{ENV_FILE}", State::Active.dir_of(slug));
                 if let Some(file) = seen.tree.files.get(&path) {
                     self.write_on_branch(slug, &[(path.clone(), self.repo.text_of(&file.oid)?)], &text)?;
                 }

@@ -22,7 +22,7 @@ impl Work {
         // What a killed verb left half done would be taken back.
         self.unfinished(slug)?;
         self.check_checked_out(slug, &path)?;
-        self.check_filters(&git.oid(["rev-parse", "HEAD"])?)?;
+        self.check_filters_in(&git)?;
         let unmerged = git.text(["ls-files", "--unmerged", "-z"])?;
         if !unmerged.is_empty() {
             return Err(Error::would_lose(format!(

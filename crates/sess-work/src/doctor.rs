@@ -6,7 +6,7 @@ use crate::{
     Brief, Claim, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
     Work,
     listing::without_plan,
-    projecting::{Step, message},
+    projecting::{ENV_FILE, Step, message},
     tree::Edit,
 };
 
@@ -318,7 +318,7 @@ impl Work {
                         let is_ready = brief.is_ok_and(|brief| brief.check_ready(&slug).is_ok());
                         let to = if is_ready { State::Planned } else { State::Drafting };
                         edits.extend(seen.tree.moved(&slug, to).into_iter().filter(
-                            |edit| !matches!(edit, Edit::Put(path, _) if path.ends_with("/.session-env")),
+                            |edit| !matches!(edit, Edit::Put(path, _) if path.rsplit('/').next() == Some(ENV_FILE)),
                         ));
                         slugs.push(slug);
                     }

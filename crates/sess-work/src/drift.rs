@@ -92,12 +92,15 @@ impl Work {
         self.drift_in(slug, &self.look_and_keep(slug)?).map(|(drift, _)| drift)
     }
 
-    /// As [`Self::drift`] of what was seen, with the plan that counts.
     /// Whether something was done in a session that its plan could have asked for, and not only logged.
     pub fn has_work(&self, slug: &Slug) -> Result<bool> {
         let seen = self.see()?;
-        let (drift, _) = self.drift_in(slug, &seen)?;
-        if !drift.files.changed.is_empty() || drift.criteria.iter().any(|criterion| criterion.done) {
+        let chain = self.chain(slug, &seen)?;
+        let attempt = this_attempt(&chain);
+        let brief = Brief::of(slug, &self.plan_now(slug, &seen, attempt)?)?;
+        if !self.drift_files(slug, &seen, attempt, &brief)?.changed.is_empty()
+            || !self.ticked(slug, &seen)?.is_empty()
+        {
             return Ok(true);
         }
         let Some((from, to)) = self.unlanded(slug, &seen)? else { return Ok(false) };
@@ -109,6 +112,7 @@ impl Work {
         Ok(!told.is_empty())
     }
 
+    /// As [`Self::drift`] of what was seen, with the plan that counts.
     pub(crate) fn drift_in(&self, slug: &Slug, seen: &Seen) -> Result<(Drift, Brief)> {
         let state = self.state_in(slug, seen)?;
         let chain = self.chain(slug, seen)?;
@@ -121,11 +125,6 @@ impl Work {
             None => plan.clone(),
         };
         let (brief, first) = (Brief::of(slug, &plan)?, Brief::of(slug, &first)?);
-        let mut noted = String::new();
-        for note in [Note::Plan, Note::Log] {
-            noted += &self.noted(slug, note, seen)?.unwrap_or_default();
-            noted.push('\n');
-        }
         let (mut refused, mut base_plan) = (Vec::new(), None);
         if let Some(claim) = seen.standing(slug).holder() {
             if let Some(tip) = self.last_commit(slug, seen)? {
@@ -143,7 +142,7 @@ impl Work {
             refused,
             base_plan,
             state,
-            criteria: compared(&first.criteria, &brief.criteria, &ticked(&noted)),
+            criteria: compared(&first.criteria, &brief.criteria, &self.ticked(slug, seen)?),
             files: self.drift_files(slug, seen, attempt, &brief)?,
             subsessions: self.subsessions(slug, seen)?,
             amendments: amendments(attempt),
@@ -153,6 +152,16 @@ impl Work {
             },
         };
         Ok((drift, brief))
+    }
+
+    /// Returns the boxes that were ticked while the session was worked on.
+    fn ticked(&self, slug: &Slug, seen: &Seen) -> Result<BTreeSet<String>> {
+        let mut noted = String::new();
+        for note in [Note::Plan, Note::Log] {
+            noted += &self.noted(slug, note, seen)?.unwrap_or_default();
+            noted.push('\n');
+        }
+        Ok(ticked(&noted))
     }
 
     pub(crate) fn state_in(&self, slug: &Slug, seen: &Seen) -> Result<State> {

@@ -99,7 +99,11 @@ impl Work {
         if self.repo.remote.is_none() {
             return Ok(());
         }
-        let (here, seen) = (self.repo.claims_here()?, self.see()?);
+        let here = self.repo.claims_here()?;
+        if here.is_empty() {
+            return Ok(());
+        }
+        let seen = self.see()?;
         for (oid, slug) in here {
             let told = match seen.record(&slug) {
                 Some(record) if !self.repo.is_ancestor(&oid, &record.oid)? => {

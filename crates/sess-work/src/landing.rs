@@ -7,12 +7,12 @@ use std::{
 };
 
 use crate::{
-    Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    Standing, State, Verb, Work, drafting,
+    Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
+    Slug, Standing, State, Verb, Work, drafting,
     git::words_of,
     policy::BasePlan,
-    projecting::{Step, message, one_line, pause},
-    state::{SESSIONS_DIR, learnings_dir},
+    projecting::{ENV_FILE, Step, message, one_line, pause},
+    state::SESSIONS_DIR,
     templates,
     tree::{Edit, File, PLAIN},
     workspace::status_command,
@@ -339,7 +339,7 @@ impl Work {
             edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
         }
         let dir = to.dir_of(slug);
-        let own = ready.own.iter().filter(|(name, _)| to == State::Active || name != ".session-env");
+        let own = ready.own.iter().filter(|(name, _)| to == State::Active || name != ENV_FILE);
         edits.extend(own.map(|(name, file)| Edit::Put(format!("{dir}/{name}"), file.clone())));
         edits.extend(extra);
         self.repo.edited(&ready.tree, &edits)
@@ -364,7 +364,7 @@ impl Work {
             plan = file.oid.clone();
             edits.push(Edit::Put(format!("{}/{PLAN_FILE}", State::Completed.dir_of(slug)), file));
         }
-        let learnings = format!("{}/learnings.md", learnings_dir(slug));
+        let learnings = Note::Learning.path(slug);
         let has_learned = self.repo.files_of(ready.tree.as_str(), &learnings)?.contains_key(&learnings);
         if !has_learned || slug.is_kb() {
             return Ok((edits, None, plan));

@@ -209,11 +209,17 @@ impl Repo {
     pub(crate) fn denied(&self, words: &str) -> Option<Error> {
         let Some(remote) = self.remote.as_deref() else { return left_lock(words) };
         if let Some(lock) = lock_in_the_way(words) {
+            let is_here = lock.parent().is_some_and(Path::is_dir);
             let lock = lock.display();
             let message = format!(
                 "{remote} has {lock}, left from a git that was ended, or another one is at work: whoever keeps {remote} removes it there"
             );
-            return Some(Error::new(Kind::Rejected, message).next(format!("rm {}", crate::quoted(lock))));
+            // A remote on another machine has a path that is nobody's here.
+            let next = match is_here {
+                true => format!("rm {}", crate::quoted(lock)),
+                false => format!("git ls-remote {remote}"),
+            };
+            return Some(Error::new(Kind::Rejected, message).next(next));
         }
         if !is_denied(words) {
             return None;

@@ -8,12 +8,13 @@ use std::{
 };
 
 use crate::{
-    Error, Move, Oid, PLAN_FILE, Phase, Result, Slug, State, Work,
+    Error, Git, Move, Oid, PLAN_FILE, Phase, Result, Slug, State, Work,
     git::words_of,
     guard::{self, TRUST_COMMAND},
     repo::MADE_FROM_FILE,
     state::SESSIONS_DIR,
     tree::PLAIN,
+    writing::write_whole,
 };
 
 /// Where workspaces are, below the top of the main checkout.
@@ -154,7 +155,7 @@ impl Work {
             target.short(),
             words_of(&switched.stderr)
         ))
-        .next(format!("git -C {} status", crate::quoted(path.display()))))
+        .next(status_command(path)))
     }
 
     /// Fails when files of a commit go through a filter that is not run: they would come into a workspace, and from
@@ -166,19 +167,20 @@ impl Work {
         }
         let (_scratch, git) = self.repo.index_of(commit)?;
         let names = git.text(["ls-files", "-z"])?;
-        let told = git.feed(["check-attr", "--cached", "-z", "--stdin", "filter"], names.as_bytes())?;
-        let told = String::from_utf8_lossy(&told);
-        let parts: Vec<&str> = told.split('\0').collect();
-        // A path, the attribute's name and its value.
-        let Some((path, filter)) =
-            parts.chunks_exact(3).map(|part| (part[0], part[2])).find(|(_, filter)| unrun.contains(filter))
-        else {
+        unfiltered(
+            &unrun,
+            &git.feed(["check-attr", "--cached", "-z", "--stdin", "filter"], names.as_bytes())?,
+        )
+    }
+
+    /// As [`Self::check_filters`], of what a workspace has or is about to have, by its own attributes.
+    pub(crate) fn check_filters_in(&self, workspace: &Git) -> Result<()> {
+        let unrun = guard::unrun_filters(self.repo.git.guards());
+        if unrun.is_empty() {
             return Ok(());
-        };
-        Err(Error::policy(format!(
-            "{path} goes through the filter {filter:?}, which this clone's own configuration names, and which is not run unless you trust it"
-        ))
-        .next(TRUST_COMMAND))
+        }
+        let names = workspace.text(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
+        unfiltered(&unrun, &workspace.feed(["check-attr", "-z", "--stdin", "filter"], names.as_bytes())?)
     }
 
     /// Makes the workspace, unless it is there; returns where it is.
@@ -211,6 +213,9 @@ impl Work {
                 self.workspace_root().display()
             ))
             .next(format!("ls -l {}", crate::quoted(self.workspace_root().display()))));
+        }
+        if let Some(tip) = self.tip(slug)? {
+            self.check_filters(&tip)?;
         }
         self.exclude()?;
         if let Some(parent) = path.parent() {
@@ -642,6 +647,22 @@ impl Work {
     }
 }
 
+/// Fails when git says of a file that it goes through one of these filters.
+fn unfiltered(unrun: &[&str], told: &[u8]) -> Result<()> {
+    let told = String::from_utf8_lossy(told);
+    let parts: Vec<&str> = told.split('\0').collect();
+    // A path, the attribute's name and its value.
+    let Some((path, filter)) =
+        parts.chunks_exact(3).map(|part| (part[0], part[2])).find(|(_, filter)| unrun.contains(filter))
+    else {
+        return Ok(());
+    };
+    Err(Error::policy(format!(
+        "{path} goes through the filter {filter:?}, which this clone's own configuration names, and which is not run unless you trust it"
+    ))
+    .next(TRUST_COMMAND))
+}
+
 /// Returns the command that shows what is not committed in a checkout.
 pub(crate) fn status_command(checkout: &Path) -> String {
     format!("git -C {} status", crate::quoted(checkout.display()))
@@ -691,11 +712,5 @@ pub(crate) fn put(path: &Path, text: &str) -> Result<()> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot write {}: {error}", path.display()));
     let dir = path.parent().ok_or_else(|| Error::failed(format!("{} has no directory", path.display())))?;
     fs::create_dir_all(dir).map_err(failed)?;
-    let mut file = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o644))
-        .tempfile_in(dir)
-        .map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    write_whole(path, text.as_bytes(), OPEN_MODE).map_err(failed)
 }

@@ -263,8 +263,7 @@ impl App {
         let source = caller.host.unwrap_or(own.source);
         let mut line = vec![(own.source, own.id)];
         line.extend(caller.root.clone());
-        let Some(homes) = self.settings().homes.clone() else { return Ok(line) };
-        let kept = self.look(homes, Some(source)).await?.sessions;
+        let kept = self.look_at_agents(Some(source)).await?.sessions;
         if caller.host.is_some() {
             line.extend(self.at_work_here(&kept).map(|foreign| (source, foreign.id.clone())));
         }
@@ -296,7 +295,9 @@ impl App {
     pub(super) async fn taken_for_own(&self, caller: &Caller) -> Result<Option<Foreign>> {
         let Some(host) = caller.host else { return Ok(None) };
         let kept = self.look_at_agents(Some(host)).await?.sessions;
-        Ok(self.at_work_here(&kept).cloned())
+        // Its sub-agents say something while it waits for them.
+        let above = |of: &&Foreign| kept.iter().find(|foreign| Some(&foreign.id) == of.parent.as_ref());
+        Ok(std::iter::successors(self.at_work_here(&kept), above).last().cloned())
     }
 
     /// Finds the session that a reference means to this caller, to be read.
@@ -674,7 +675,7 @@ pub(crate) fn is_archived(foreign: &Foreign, stored: Option<&Session>) -> bool {
     archived_here || (foreign.is_archived && !unarchived_here)
 }
 
-fn is_among(line: &[(Source, SessionId)], source: Source, id: &SessionId) -> bool {
+pub(crate) fn is_among(line: &[(Source, SessionId)], source: Source, id: &SessionId) -> bool {
     line.iter().any(|(its, known)| *its == source && known == id)
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use sess_core::{
     SessionId, Timestamp,
+    mention::first_of,
     message::{Block, Body, Shape},
     policy,
     session::Session,
@@ -290,11 +291,8 @@ fn left_out_note(children: &[Session]) -> String {
     if children.is_empty() {
         return String::new();
     }
-    let mut named: Vec<String> = children.iter().take(NAMED_MAX).map(|child| child.id.to_string()).collect();
-    if children.len() > NAMED_MAX {
-        named.push(format!("and {} more", children.len() - NAMED_MAX));
-    }
-    format!("\n\n[sub-sessions are not shown here; read them by id: {}]", named.join(", "))
+    let ids: Vec<&str> = children.iter().map(|child| child.id.as_str()).collect();
+    format!("\n\n[sub-sessions are not shown here; read them by id: {}]", first_of(&ids, NAMED_MAX))
 }
 
 /// Takes `size` from what is left; false once more than that is used.

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sess_core::mention::first_of;
 
 use super::{Annotations, Tool, Toolset, with_notices};
 use crate::{App, Caller, Error, Result};
@@ -87,10 +88,7 @@ fn check_nothing_new(work: &sess_work::Work, slug: &sess_work::Slug) -> sess_wor
     if files.is_empty() {
         return Ok(());
     }
-    let mut shown = files.iter().take(FILES_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if files.len() > FILES_SHOWN_MAX {
-        shown += &format!(" and {} more", files.len() - FILES_SHOWN_MAX);
-    }
+    let shown = first_of(&files, FILES_SHOWN_MAX);
     Err(sess_work::Error::would_lose(format!(
         "the workspace of {slug} has new files that are not committed: {shown}; give a commitMessage to commit them, and name in .gitignore what stays out"
     ))

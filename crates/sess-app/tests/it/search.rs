@@ -198,10 +198,12 @@ async fn what_a_mask_hides_is_not_found() {
 async fn archived_sessions_are_searched_like_others() {
     let world = World::new();
     let session = world.said("s", "needle", "2026-11-02T00:00:00Z").await;
-    let found = world.found("needle").await;
-    assert_eq!(found.len(), 1);
+    let found = async |is_expression: bool| {
+        let ask = SearchMessages { is_expression, ..asked("needle") };
+        world.app.search(&world.owner(), &ask, |_, _| {}).await.expect("searched").hits.len()
+    };
     world.app.archive(&world.owner(), &session, true).await.expect("archived");
-    assert_eq!(world.found("needle").await, found);
+    assert_eq!((found(false).await, found(true).await), (1, 1));
 }
 
 /// How long one search may take: twice what the store gives itself.

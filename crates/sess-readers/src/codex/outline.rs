@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, ops::Range, path::Path};
 
-use super::{record::Line, rollout};
-use crate::{Result, session::name};
+use super::record::Line;
+use crate::{Result, files::Lines, session::name};
 
 /// A few bytes a tool call and a turn; the rest does not grow with the file.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Outline {
     pub(super) fn of(path: &Path) -> Result<Self> {
         let mut outline = Self::default();
         let mut turns: Vec<u64> = Vec::new();
-        let mut lines = rollout::lines(path)?;
+        let mut lines = Lines::of_any(path)?;
         let mut number = 0;
         while let Some(line) = lines.next()? {
             if let Ok(line) = serde_json::from_slice::<Line<'_>>(line) {

@@ -1,14 +1,8 @@
 //! The files that threads are kept in, and what their names say.
 
-use std::{
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::{
-    Result,
-    files::{self, Item, Lines},
-};
+use crate::files::{self, Item};
 
 /// One file of a thread. A thread that was reverted has several.
 pub(super) struct Rollout {
@@ -77,14 +71,4 @@ pub(super) fn find(beside: &Path, id: &str) -> Option<Rollout> {
         });
     }
     found
-}
-
-/// Returns the lines of a rollout, compressed or not.
-pub(super) fn lines(path: &Path) -> Result<Lines<Box<dyn Read>>> {
-    let (file, _) = files::open(path)?;
-    let from: Box<dyn Read> = match path.extension() {
-        Some(extension) if extension == "zst" => Box::new(files::decompressed(path, file)?),
-        _ => Box::new(file),
-    };
-    Ok(Lines::new(path, from))
 }

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use sess_core::{
     SessionId, Source, Timestamp,
+    mention::first_of,
     message::{Block, Body, Role, Usage},
 };
 
@@ -89,14 +90,10 @@ pub(super) fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Fo
 /// Says which conversations are damaged, the first few by their ids.
 fn left_out(path: &Path, damaged: &[SessionId]) -> Option<String> {
     const NAMED_MAX: usize = 5;
-    let named: Vec<&str> = damaged.iter().take(NAMED_MAX).map(SessionId::as_str).collect();
-    let more = match damaged.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let ids: Vec<&str> = damaged.iter().map(SessionId::as_str).collect();
     (!damaged.is_empty()).then(|| {
-        let (count, path, named) = (damaged.len(), path.display(), named.join(", "));
-        format!("{count} conversation(s) in {path} cannot be read and are left out: {named}{more}")
+        let (count, path, named) = (damaged.len(), path.display(), first_of(&ids, NAMED_MAX));
+        format!("{count} conversation(s) in {path} cannot be read and are left out: {named}")
     })
 }
 

@@ -118,17 +118,12 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
             session.updated_at = at.unwrap_or(session.updated_at);
         }
     };
-    let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
-    let ends = if is_compressed {
-        Ends::of_stream(path, files::decompressed(path, file)?)?
-    } else {
-        Ends::of(path, &file, &metadata)?
-    };
+    let ends = Ends::of_any(path, file, &metadata)?;
     ends.head().chain(ends.tail()).for_each(see);
     if !is_spoken {
         ends.check(path)?;
     }
-    if !ends.is_whole() && is_compressed {
+    if !ends.is_whole() && files::is_compressed(path) {
         // Its end cannot be had without all of it.
         session.updated_at = files::modified(&metadata);
     }

@@ -226,7 +226,15 @@ fn what_goes_through_a_filter_that_is_not_run_comes_into_no_workspace() {
     let dir = hostile(&lab, &canary);
     let own = work(&dir);
     let (slug, later) = (planned(&own, "Filtered"), planned(&own, "Later"));
-    own.claim(&later, &ClaimOptions::default()).expect("no file goes through one yet");
+    let new = planned(&own, "New");
+    for slug in [&later, &new] {
+        own.claim(slug, &ClaimOptions::default()).expect("no file goes through one yet");
+    }
+    let place = dir.join(".sessions").join(new.as_str());
+    fs::write(place.join(".gitattributes"), "*.bin filter=evil\n").expect("written");
+    fs::write(place.join("key.bin"), "secret\n").expect("written");
+    let error = own.commit_all(&new, "feat: a key").expect_err("it would come unfiltered to everybody");
+    assert!(error.message().contains("key.bin goes through the filter \"evil\""), "{error}");
     in_peace(&lab, &dir, |lab| {
         fs::write(dir.join(".gitattributes"), "*.txt filter=evil\n").expect("written");
         lab.git(&dir, &["commit", "--quiet", "-am", "attributes"]);
@@ -248,6 +256,10 @@ fn what_goes_through_a_filter_that_is_not_run_comes_into_no_workspace() {
     refused(own.commit_all(&later, "feat: more").map(drop));
     let none = ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() };
     own.claim(&slug, &none).expect("no file is needed for that");
+    let error =
+        own.claim(&slug, &ClaimOptions::default()).expect_err("it is theirs, and would come unfiltered");
+    assert!(error.message().starts_with(&format!("{slug} is yours, but ")), "{error}");
+    refused(Err(error));
     canary.check_silent("claim");
 }
 

@@ -82,9 +82,7 @@ pub struct Loaded {
 impl Context {
     pub fn new(config: Config, problem: Option<Usage>, session: Option<String>, no_redact: bool) -> Self {
         let app = App::new(config.settings.clone());
-        let signals = Signals { explicit: session.clone(), env: config.env.clone(), ..Signals::default() };
-        let caller = app.cli_caller(&signals);
-        let tool_caller = app.caller(&signals);
+        let (caller, tool_caller) = callers(&app, session.clone(), &config.env);
         let redaction = if no_redact { Redaction::None } else { Redaction::Masked };
         let Config { env, team, document, files, notices, named, gateway, .. } = config;
         let config = Loaded { team, document, files, notices, named, gateway, problem };
@@ -99,10 +97,8 @@ impl Context {
         }
         let Some(named) = &self.session else { return Ok(()) };
         let Some(whole) = self.app.whole_name(named).await? else { return Ok(()) };
-        let signals = Signals { explicit: Some(whole.clone()), env: self.env.clone(), ..Signals::default() };
+        (self.caller, self.tool_caller) = callers(&self.app, Some(whole.clone()), &self.env);
         self.session = Some(whole);
-        self.caller = self.app.cli_caller(&signals);
-        self.tool_caller = self.app.caller(&signals);
         Ok(())
     }
 
@@ -149,6 +145,12 @@ impl Context {
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
         Ok(self.app.resolve(&self.caller, reference).await?)
     }
+}
+
+/// Returns who a command acts for, and whoever calls a tool by it.
+fn callers(app: &App, session: Option<String>, env: &[(String, String)]) -> (Caller, Caller) {
+    let signals = Signals { explicit: session, env: env.to_vec(), ..Signals::default() };
+    (app.cli_caller(&signals), app.caller(&signals))
 }
 
 pub async fn run(context: &Context, output: &Output, command: Option<Command>) -> anyhow::Result<ExitCode> {

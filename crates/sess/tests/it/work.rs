@@ -3,7 +3,6 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -726,13 +725,14 @@ fn a_watcher_whose_command_fails_tells_and_waits_before_it_claims_more() {
     let lab = Lab::new();
     let slugs = ["One", "Two"].map(|title| lab.planned(title));
     let errors = std::fs::File::create(lab.world.path("errors.txt")).expect("made");
-    let mut command = lab.world.command(["work", "watch", "--exec", "exit 127"]);
+    let mut command = lab.world.command(["work", "watch", "--exec", "date +%s%N; exit 127"]);
     command.current_dir(lab.world.path("ann")).stderr(errors);
     let watch = Beside::start(command);
-    assert_eq!(watch.line(), format!("claimed {}", slugs[0]));
-    let at = Instant::now();
-    assert_eq!(watch.line(), format!("claimed {}", slugs[1]));
-    assert!(at.elapsed() >= Duration::from_secs(5), "it waited {:?}", at.elapsed());
+    let at = slugs.each_ref().map(|slug| {
+        assert_eq!(watch.line(), format!("claimed {slug}"));
+        watch.line().parse::<u64>().expect("a time")
+    });
+    assert!(at[1] - at[0] >= 5_000_000_000, "it waited {} ns", at[1] - at[0]);
     let told = std::fs::read_to_string(lab.world.path("errors.txt")).expect("read");
     assert!(told.contains(&format!("the command ended with 127 in {}", slugs[0])), "{told}");
     assert_eq!(watch.interrupt(), Some(130));

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Codex starts servers with an environment of its own; these say where our files are, beside `MOVERS`.
-const PASSED_ON: [&str; 3] = ["SESS_HOME", "SESS_CONFIG", "XDG_CONFIG_HOME"];
+const PASSED_ON: [&str; 2] = ["SESS_HOME", "SESS_CONFIG"];
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
     let dir = machine.homes.codex();

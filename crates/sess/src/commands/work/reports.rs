@@ -1,7 +1,7 @@
 //! How a work session stands, how far it went from its plan, and which one a line of code comes from.
 
 use console::{Style, measure_text_width};
-use sess_core::Timestamp;
+use sess_core::{Timestamp, mention::first_of};
 use sess_work::{Blame, Drift, Error, Status};
 
 use super::{
@@ -43,7 +43,7 @@ fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
         field("branch", &told)?;
     }
     if status.workspace.is_some() {
-        field("not committed", &some_of(&status.uncommitted))?;
+        field("not committed", &first_of(&status.uncommitted, FILES_SHOWN_MAX))?;
     }
     for gate in &status.gates {
         let told = if gate.configured { "" } else { ": your configuration does not say what it runs" };
@@ -67,15 +67,6 @@ fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
     let number = |count: usize| if count == 0 { String::new() } else { count.to_string() };
     field("sub-sessions", &number(counts.subsessions))?;
     field("amendments", &number(counts.amendments))
-}
-
-/// Names the first of some files, and how many there are besides.
-fn some_of(files: &[String]) -> String {
-    let shown = files.iter().take(FILES_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match files.len().saturating_sub(FILES_SHOWN_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 pub(super) fn drift(here: &Here<'_>, one: One) -> anyhow::Result<()> {

@@ -157,8 +157,15 @@ fn finish(
     }
     here.notice(&work.note(slug, Note::Log, &format!("{}: {outcome}. {summary}", session.agent))?);
     work.commit_all(slug, &format!("feat: what {} did", session.agent))?;
-    let has_done = !is_well || work.has_work(slug)?;
-    if is_well && has_done {
+    let agent = &session.agent;
+    let (reason, code) = if !is_well {
+        (Some(format!("{agent} ended without success ({outcome}): {summary}")), code)
+    } else if work.has_work(slug)? {
+        (None, code)
+    } else {
+        (Some(format!("{agent} did nothing that could land: {summary}")), ExitCode::FAILURE)
+    };
+    let Some(reason) = reason else {
         let done = work.complete(slug, None).inspect_err(|_| {
             here.output.notice(&format!(
                 "{} ended well, and {slug} stays claimed: it could not land",
@@ -167,16 +174,12 @@ fn finish(
         })?;
         claiming::tell_completed(here, slug, &done)?;
         return Ok(code);
-    }
-    let reason = match has_done {
-        true => format!("{} ended without success ({outcome}): {summary}", session.agent),
-        false => format!("{} did nothing that could land: {summary}", session.agent),
     };
     let notices = work.release(slug, Some(&reason))?;
     let more = json!({ "session": session.key.as_str(), "outcome": outcome, "summary": summary });
     let sentence = format!("{slug} is given back, with what was done on its branch: {reason}");
     here.tell(slug, State::Planned, more, &notices, &sentence)?;
-    Ok(if has_done { code } else { ExitCode::FAILURE })
+    Ok(code)
 }
 
 /// What is logged is read by everybody: without secrets, and not without end.
