@@ -5,7 +5,7 @@
 
 use std::{
     cell::Cell,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::{self, DirBuilder, File, Permissions, TryLockError},
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     io::{self, Write as _},
@@ -103,7 +103,7 @@ impl Keeper {
         };
         let session = &Foreign { title: title(session, before.as_ref(), &stamp), ..session.clone() };
         let Some(before) = before else {
-            let cut = match self.copy(session, Vec::new(), 0)? {
+            let cut = match self.copy(session, &[])? {
                 Ok(cut) => cut,
                 Err(reason) => return Ok(Outcome::Failed(reason)),
             };
@@ -128,26 +128,19 @@ impl Keeper {
 
     /// Copies a session again, and keeps whatever the original has lost since.
     fn renew(&self, session: &Foreign, path: &Path, before: Manifest, stamp: String) -> Result<Outcome> {
-        let cut = match self.copy(session, Vec::new(), 0)? {
+        let cut = match self.copy(session, &[])? {
             Ok(cut) => cut,
             Err(reason) => return Ok(Outcome::Failed(reason)),
         };
         let lost = self.lost(&before, &cut);
-        if lost.count == 0 {
+        if lost == 0 {
             let is_unchanged = cut.chunks == before.chunks;
             self.put_manifest(path, &self.manifest(session, stamp, cut))?;
             return Ok(if is_unchanged { Outcome::Unchanged } else { Outcome::Grown });
         }
-        let num_before: u64 = before.chunks.iter().map(|chunk| chunk.num_entries).sum();
-        let spliced = match lost.common {
-            // They have nothing in common, and whichever says more counts.
-            0 if cut.keys.len() as u64 > num_before => cut,
-            0 => Cut::of(&before),
-            common if common == cut.keys.len() => Cut::of(&before),
-            common => match self.copy(session, before.chunks.clone(), common)? {
-                Ok(spliced) => spliced,
-                Err(reason) => return Ok(Outcome::Failed(reason)),
-            },
+        let spliced = match self.copy(session, &before.chunks)? {
+            Ok(spliced) => spliced,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
         };
         // What an original says of itself without its beginning is no better than what is known.
         let manifest = Manifest {
@@ -159,26 +152,28 @@ impl Keeper {
             ..before
         };
         self.put_manifest(path, &manifest)?;
-        Ok(Outcome::Fuller { lost: lost.count })
+        Ok(Outcome::Fuller { lost })
     }
 
     /// Cuts a session into chunks and writes those that are not there: first what `kept` has, then
-    /// the entries of the session from the one numbered `from` on. What is wrong with the session
-    /// is a sentence.
-    fn copy(&self, session: &Foreign, kept: Vec<Chunk>, from: usize) -> Result<Result<Cut, String>> {
+    /// the entries of the session that are not among that. What is wrong with the session is a sentence.
+    fn copy(&self, session: &Foreign, kept: &[Chunk]) -> Result<Result<Cut, String>> {
         let mut cutter = Cutter { keeper: self, content: Vec::new(), num_entries: 0, cut: Cut::default() };
         for chunk in kept {
             // A damaged one is lost either way.
             let content = chunk.content(&self.dir).unwrap_or_default();
             snapshot::entries(&content).try_for_each(|entry| cutter.push(&entry))?;
         }
+        // Counted, because the same may have been said twice.
+        let mut known: HashMap<u64, usize> = HashMap::new();
+        for key in &cutter.cut.keys {
+            *known.entry(*key).or_default() += 1;
+        }
         let mut failure = None;
-        let mut place = 0;
         let told = sess_readers::read(session, &mut |entry| {
-            place += 1;
-            if place > from
-                && let Err(error) = cutter.push(&entry)
-            {
+            if let Some(left) = known.get_mut(&key(&entry)).filter(|left| **left > 0) {
+                *left -= 1;
+            } else if let Err(error) = cutter.push(&entry) {
                 failure = Some(error);
                 return ControlFlow::Break(());
             }
@@ -193,31 +188,16 @@ impl Keeper {
         }
     }
 
-    /// Tells what a snapshot has that a newer copy of its session has not.
-    fn lost(&self, before: &Manifest, cut: &Cut) -> Lost {
-        let mut lost = Lost { count: 0, common: 0 };
+    /// Counts what a snapshot has that a newer copy of its session has not.
+    fn lost(&self, before: &Manifest, cut: &Cut) -> u64 {
         let chunks: HashSet<&Chunk> = cut.chunks.iter().collect();
         let now: HashSet<u64> = cut.keys.iter().copied().collect();
-        let mut end = 0;
-        let shared: HashSet<&Chunk> = before.chunks.iter().filter(|chunk| chunks.contains(chunk)).collect();
-        for chunk in &cut.chunks {
-            end += usize::try_from(chunk.num_entries).unwrap_or(usize::MAX);
-            if shared.contains(chunk) {
-                lost.common = end;
-            }
-        }
-        let mut known = HashSet::new();
-        for chunk in before.chunks.iter().filter(|chunk| !shared.contains(chunk)) {
+        let mut lost = 0;
+        for chunk in before.chunks.iter().filter(|chunk| !chunks.contains(chunk)) {
             // What is damaged here cannot be kept: the copy is all there is.
             let content = chunk.content(&self.dir).unwrap_or_default();
-            for entry in snapshot::entries(&content) {
-                let key = key(&entry);
-                lost.count += u64::from(!now.contains(&key));
-                known.insert(key);
-            }
+            lost += snapshot::entries(&content).filter(|entry| !now.contains(&key(entry))).count() as u64;
         }
-        let last = cut.keys.iter().rposition(|key| known.contains(key)).map_or(0, |place| place + 1);
-        lost.common = lost.common.max(last);
         lost
     }
 
@@ -326,13 +306,6 @@ impl Cut {
     fn of(manifest: &Manifest) -> Self {
         Self { chunks: manifest.chunks.clone(), keys: Vec::new(), num_messages: manifest.num_messages }
     }
-}
-
-struct Lost {
-    /// How many entries are in the snapshot alone.
-    count: u64,
-    /// How many entries of the copy come up to the last one that both have.
-    common: usize,
 }
 
 /// Cuts entries into chunks, with one chunk in memory at a time.

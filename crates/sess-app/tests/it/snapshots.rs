@@ -211,15 +211,22 @@ async fn an_original_that_lost_its_beginning_does_not_make_its_snapshot_smaller(
     // Cut off, with nothing new.
     fs::write(machine.long(), (601..=700).map(line).collect::<String>()).expect("cut");
     assert_eq!(machine.take().await.kept[0].lost, 910);
-    // Other words altogether, and fewer.
+    // Other words altogether, fewer and then more.
     fs::write(machine.long(), line(5_000)).expect("replaced");
     assert_eq!(machine.take().await.kept[0].lost, 1_010);
+    fs::write(machine.long(), (6_001..=8_000).map(line).collect::<String>()).expect("replaced");
+    assert_eq!(machine.take().await.kept[0].lost, 1_011);
+    // One of those before comes back among them.
+    fs::write(machine.long(), [6_001, 9_000, 5, 8_000].map(line).concat()).expect("replaced");
+    assert_eq!(machine.take().await.kept[0].lost, 3_008);
     fs::remove_file(machine.long()).expect("deleted");
-    assert_eq!(machine.list().await.sessions[0].num_messages, 1_010);
-    for n in [1, 600, 1_000, 1_010] {
+    assert_eq!(machine.list().await.sessions[0].num_messages, 3_012);
+    let places =
+        [(1, 1), (600, 600), (1_010, 1_010), (1_011, 5_000), (1_012, 6_001), (3_011, 8_000), (3_012, 9_000)];
+    for (place, n) in places {
         let ask = ReadSession {
             session_id: LONG.to_owned(),
-            around: Some(n.to_string()),
+            around: Some(place.to_string()),
             ..ReadSession::default()
         };
         let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
