@@ -6,7 +6,7 @@ use crate::{
     Claim, Error, Move, Oid, Record, Result, Seen, Slug, State, Work,
     git::words_of,
     tree::{Edit, File, PLAIN},
-    workspace::{is_inside, mark_plans, put},
+    workspace::{is_inside, put, tidy_sessions},
 };
 
 /// What a session goes on with in the place of a clone's own branch.
@@ -269,7 +269,7 @@ impl Work {
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
                 put(&path.join(name), text)?;
             }
-            mark_plans(path);
+            tidy_sessions(&git);
         }
         Ok(commit)
     }

@@ -216,8 +216,9 @@ fn wrong_field(yaml: &str) -> Option<String> {
             "title" | "parent" | "estimate" => (is_text(value) || value.is_null(), "one text"),
             "kind" => (matches!(value.as_str(), Some("standard" | "kb-merge")), "standard or kb-merge"),
             "depends" | "touches" | "labels" | "gates" => {
-                let is_list = value.as_array().is_some_and(|words| words.iter().all(is_text));
-                (is_list || is_text(value) || value.is_null(), "one word or a list of words, such as [a, b]")
+                let is_list = value.as_array().is_some_and(|words| words.iter().all(Value::is_string));
+                let expected = "one word or a list of words, such as [a, b], numbers in quotes";
+                (is_list || value.is_string() || value.is_null(), expected)
             }
             _ => continue,
         };

@@ -81,6 +81,10 @@ impl Work {
 
     /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
     pub fn claim_next(&self, label: Option<&str>, options: &ClaimOptions) -> Result<Option<Claimed>> {
+        if options.workspace == Workspace::Clone {
+            // Of each session alone this would look like one that is not ready.
+            self.remote_of_clones()?;
+        }
         let mut refused = None;
         for _ in 0..TRIES_MAX {
             let rows = self.list(&self.see()?)?;
@@ -93,11 +97,13 @@ impl Work {
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
+                    // Another process of this clone took it a moment ago, and works on it.
+                    Ok((_, _, true)) => is_contended = true,
                     // Something of this clone's own is in the way of this one alone.
                     Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
                     taken => {
-                        let (seen, record, is_resumed) = taken?;
-                        return self.settled_or_told(seen, record, options, is_resumed).map(Some);
+                        let (seen, record, _) = taken?;
+                        return self.settled_or_told(seen, record, options, false).map(Some);
                     }
                 }
             }
@@ -119,6 +125,12 @@ impl Work {
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
         self.check_place(options, seen)?;
+        if seen.view.is_in_the_way {
+            return Err(Error::wrong_state(
+                "this clone has a branch called session, and those of work sessions, session/…, cannot be beside it",
+            )
+            .next("git branch -m session <another name>"));
+        }
         let entry = seen.tree.entries.get(slug);
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))

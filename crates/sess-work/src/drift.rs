@@ -7,7 +7,7 @@ use sess_core::Timestamp;
 
 use crate::{
     Amendment, Brief, Claim, Criterion, Error, Note, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
-    WorkKind, brief::criteria, projecting::ENV_FILE,
+    WorkKind, brief::criteria, listing::trouble, projecting::ENV_FILE,
 };
 
 /// How far a session went from its plan.
@@ -126,10 +126,11 @@ impl Work {
         };
         let (brief, first) = (Brief::of(slug, &plan)?, Brief::of(slug, &first)?);
         let (mut refused, mut base_plan) = (Vec::new(), None);
+        refused.extend(trouble(slug, seen));
         if let Some(claim) = seen.standing(slug).holder() {
             if let Some(tip) = self.last_commit(slug, seen)? {
                 let workspace = self.workspace(slug).filter(|_| claim.owner.includes(&self.owner));
-                refused = self.refused(slug, claim, &tip, seen, workspace.as_deref())?;
+                refused.extend(self.refused(slug, claim, &tip, seen, workspace.as_deref())?);
                 if let Some(record) = seen.record(slug).filter(|_| claim.owner.includes(&self.owner)) {
                     refused.extend(self.obstacles(slug, record, &tip, seen)?);
                 }
@@ -192,6 +193,7 @@ impl Work {
         let globs: Vec<String> = brief.touches.iter().filter_map(|glob| pathspec(glob)).collect();
         let meant = if globs.is_empty() { BTreeSet::new() } else { all(&globs)? };
         let outside = changed.iter().filter(|path| !meant.contains(*path) && !is_named(path, &brief.body));
+        let mut outside: Vec<String> = outside.cloned().collect();
         let mut with: BTreeMap<&String, Vec<Slug>> = BTreeMap::new();
         let others = seen.slugs().into_iter().filter(|other| other != slug);
         for other in others.filter(|other| seen.standing(other).holder().is_some()) {
@@ -202,11 +204,14 @@ impl Work {
                 }
             }
         }
-        Ok(DriftFiles {
-            outside: outside.cloned().collect(),
-            shared: with.into_iter().map(|(path, with)| SharedFile { path: path.clone(), with }).collect(),
-            changed: changed.into_iter().collect(),
-        })
+        let shared = with.into_iter().map(|(path, with)| SharedFile { path: path.clone(), with }).collect();
+        let mut changed: Vec<String> = changed.into_iter().collect();
+        if let (Some(tip), Some(_)) = (self.last_commit(slug, seen)?, seen.standing(slug).holder()) {
+            let left = self.left_behind(slug, seen, &tip)?;
+            changed.extend(left.iter().cloned());
+            outside.extend(left);
+        }
+        Ok(DriftFiles { changed, outside, shared })
     }
 
     /// Returns where a session's work is: what landed already, and what its branch has.

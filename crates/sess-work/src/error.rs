@@ -127,6 +127,9 @@ impl From<Refusal> for Error {
             Refusal::WrongState { slug, .. } => {
                 Self::wrong_state(message).next(format!("sess work show {slug}"))
             }
+            Refusal::Frozen(slug) => {
+                Self::wrong_state(message).next(format!("sess work amend {slug} --file <file> --reason …"))
+            }
             Refusal::Claimed { slug, is_stale, .. } => {
                 let verb = if is_stale { "takeover" } else { "show" };
                 Self::new(Kind::Claimed, message).next(format!("sess work {verb} {slug}"))

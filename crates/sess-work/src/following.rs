@@ -12,7 +12,7 @@ use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
     git::words_of,
     projecting::Step,
-    workspace::{mark_plans, status_command},
+    workspace::{status_command, tidy_sessions},
     writing::write_whole,
 };
 
@@ -119,7 +119,7 @@ impl Work {
                 ))
                 .next(format!("git -C {} stash", crate::quoted(pending.checkout.display()))));
             }
-            mark_plans(&pending.checkout);
+            tidy_sessions(&git);
         }
         fs::remove_file(&path)
             .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))

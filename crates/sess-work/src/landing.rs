@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sess_core::mention::first_of;
+
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, Standing, State, Verb, Work, drafting,
@@ -134,6 +136,15 @@ impl Work {
                 let BasePlan { told, commit, .. } = plan;
                 notices.push(format!("{told}, which is what lands: `git show {commit}` has the other"));
             }
+            let left = self.left_behind(slug, &ready.seen, &ready.tip)?;
+            if !left.is_empty() {
+                notices.push(format!(
+                    "the directory of sessions is that of {}, so these do not land: {}; `git show {}` has them",
+                    self.repo.base,
+                    first_of(&left, PATHS_SHOWN_MAX),
+                    ready.tip.short()
+                ));
+            }
             if self.settings.land != Land::Push {
                 let record = self.hand_over(slug, &ready, &commit, &landed, &mut notices)?;
                 return Ok(Completed { record, kb, notices });
@@ -145,7 +156,13 @@ impl Work {
             let Some(record) = self.push_landed(slug, &ready, &commit, begun, finish)? else { continue };
             // What waited to be merged until now is replaced by what landed.
             let waited = ready.record.claim.landed.map(|landed| landed.commit);
-            let ends: Vec<Oid> = std::iter::once(ready.tip).chain(waited).collect();
+            // What others see may have other names, when the branch was brought to another base: it was checked that
+            // nothing of it is left behind.
+            let shared = ready.seen.view.branches.get(slug).cloned();
+            if let Some(shared) = &shared {
+                self.keep_for_rescue(slug, shared)?;
+            }
+            let ends: Vec<Oid> = std::iter::once(ready.tip).chain(waited).chain(shared).collect();
             self.clean_up_at_last(slug, Phase::Completed, &ends, &mut notices);
             if let Err(error) = self.archive() {
                 tracing::debug!(%error, "ended claims stay where they are for now");
@@ -177,11 +194,14 @@ impl Work {
         self.check_not_rewritten(&record, &tip, &seen)?;
         let refused = self.refused(slug, &record.claim, &tip, &seen, None)?;
         if !refused.is_empty() {
-            let is_plan = own.iter().all(|(name, file)| name != PLAN_FILE || file.oid != record.claim.plan);
-            return Err(Error::policy(refused.join("; and ")).next(if is_plan {
-                format!("sess work amend {slug} --reason …")
-            } else {
-                self.restore_command(slug, &seen, &tip)?
+            let plan = own.iter().find(|(name, _)| name == PLAN_FILE).map(|(_, file)| &file.oid);
+            return Err(Error::policy(refused.join("; and ")).next(match plan {
+                Some(plan) if *plan == record.claim.plan => self.restore_command(slug, &seen, &tip)?,
+                Some(_) => format!("sess work amend {slug} --reason …"),
+                None => format!(
+                    "git show {} | sess work amend {slug} --file - --reason …",
+                    record.claim.plan.short()
+                ),
             }));
         }
         let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
@@ -204,11 +224,21 @@ impl Work {
         }
         let merged =
             self.check_not_rewritten(record, tip, seen).and_then(|()| self.merged(slug, seen, tip).map(drop));
-        match merged {
-            Err(error) if error.kind == Kind::Failed => return Err(error),
-            Err(error) => told.push(error.message().to_owned()),
-            Ok(()) => {}
+        let brief = Brief::parse(&self.repo.text_of(&record.claim.plan)?)?;
+        let gates = brief.gates.iter().try_for_each(|gate| self.gate(slug, gate).map(drop));
+        let learned = self.repo.text_at(tip, &Note::Learning.path(slug))?;
+        let kb = match learned {
+            Some(_) if !slug.is_kb() => self.merging_plan(slug, seen).map(drop),
+            _ => Ok(()),
+        };
+        for checked in [merged, self.check_whole(slug, seen, record, tip), gates] {
+            match checked {
+                Err(error) if error.kind == Kind::Failed => return Err(error),
+                Err(error) => told.push(error.message().to_owned()),
+                Ok(()) => {}
+            }
         }
+        told.extend(kb.err().map(|error| error.message().to_owned()));
         Ok(told)
     }
 
@@ -317,7 +347,7 @@ impl Work {
             Some(1) => {
                 let mut paths: Vec<&str> = parts.skip(1).collect();
                 paths.dedup();
-                let shown = paths.iter().take(PATHS_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+                let shown = first_of(&paths, PATHS_SHOWN_MAX);
                 let (base, place) = (&self.repo.base, self.workspace_path(slug));
                 Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
                     .next(format!(
@@ -369,12 +399,17 @@ impl Work {
         if !has_learned || slug.is_kb() {
             return Ok((edits, None, plan));
         }
-        let seen = &ready.seen;
+        let (kb, text) = self.merging_plan(slug, &ready.seen)?;
+        edits.extend(self.kb_session(&kb, &text, &format!("made when {slug} was completed"))?);
+        Ok((edits, Some(kb), plan))
+    }
+
+    /// Returns the session that merges what a session learned, with its plan.
+    fn merging_plan(&self, slug: &Slug, seen: &Seen) -> Result<(Slug, String)> {
         let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen)?;
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
-        edits.extend(self.kb_session(&kb, &text, &format!("made when {slug} was completed"))?);
-        Ok((edits, Some(kb), plan))
+        Ok((kb, text))
     }
 
     /// Adds the patch of everything that lands, but for itself.
@@ -551,10 +586,7 @@ impl Work {
         self.check_committed(slug)?;
         let judged = self.tip(slug)?;
         for gate in &brief.gates {
-            let Some(command) = self.settings.gates.get(gate) else {
-                return Err(Error::policy(format!("the plan of {slug} asks for the gate {gate:?}, and your configuration has none of that name"))
-                    .next("sess config show"));
-            };
+            let command = self.gate(slug, gate)?;
             let Some(path) = self.workspace(slug) else {
                 return Err(Error::wrong_state(format!(
                     "gates run in the workspace of {slug}, and there is none"
@@ -585,6 +617,16 @@ impl Work {
         Ok(judged)
     }
 
+    /// Returns the command behind a gate that a plan names.
+    fn gate(&self, slug: &Slug, gate: &str) -> Result<&str> {
+        self.settings.gates.get(gate).map(String::as_str).ok_or_else(|| {
+            Error::policy(format!(
+                "the plan of {slug} asks for the gate {gate:?}, and your configuration has none of that name"
+            ))
+            .next("sess config show")
+        })
+    }
+
     /// Fails when a workspace has what does not land, by which gates would judge all the same.
     fn check_committed(&self, slug: &Slug) -> Result<()> {
         let Some(path) = self.workspace(slug) else { return Ok(()) };
@@ -593,7 +635,7 @@ impl Work {
         if untracked.is_empty() {
             return Ok(());
         }
-        let shown = untracked.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let shown = first_of(&untracked, PATHS_SHOWN_MAX);
         Err(Error::policy(format!(
             "gates judge what lands, and git does not know {shown}: add them, ignore them or move them away"
         ))

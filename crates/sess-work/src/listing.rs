@@ -103,6 +103,17 @@ pub(crate) fn without_plan(slug: &Slug, state: State) -> String {
     }
 }
 
+/// Says what is wrong with a session's claim or directory, and what to run about it.
+pub(crate) fn trouble(slug: &Slug, seen: &Seen) -> Option<String> {
+    let what = match (seen.damage(slug), seen.standing(slug)) {
+        (Some(reason), _) => format!("its claim is damaged ({reason})"),
+        (None, Standing::Orphaned) => "nobody has claimed it".to_owned(),
+        (None, Standing::Lost(_)) => "its directory is gone".to_owned(),
+        _ => return None,
+    };
+    Some(format!("{what}: `sess work doctor --repair` repairs that"))
+}
+
 impl Work {
     /// Returns every session, in the order of the states and then of the slugs.
     pub fn list(&self, seen: &Seen) -> Result<Vec<Row>> {
@@ -152,20 +163,11 @@ impl Work {
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
         let now = self.now();
         let damage = seen.damage(&slug);
-        let note = match &standing {
-            _ if damage.is_some() => damage.map(|reason| {
-                format!("its claim is damaged ({reason}): `sess work doctor --repair` repairs that")
-            }),
+        let note = trouble(&slug, seen).or_else(|| match &standing {
             Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
-            Standing::Orphaned => {
-                Some("nobody has claimed it: `sess work doctor --repair` repairs that".to_owned())
-            }
-            Standing::Lost(_) => {
-                Some("its directory is gone: `sess work doctor --repair` repairs that".to_owned())
-            }
-            Standing::Unknown | Standing::Rests(_) | Standing::Held(_) => unready.clone(),
-        };
+            _ => unready.clone(),
+        });
         Some(Row {
             ready: state == State::Planned
                 && unready.is_none()

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use sess_core::mention::first_of;
+
 use crate::{
     Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
-    state::{KNOWLEDGE_DIR, learnings_dir},
+    projecting::LOCK_FILE,
+    state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
 };
 
 /// How many files a sentence names.
@@ -59,6 +62,21 @@ impl Work {
         Ok(refused)
     }
 
+    /// Returns the files of other sessions, or of all, that a session's branch changed: the directory of sessions is
+    /// the base's, so that they do not land.
+    pub(crate) fn left_behind(&self, slug: &Slug, seen: &Seen, tip: &Oid) -> Result<Vec<String>> {
+        let Some(begun) = self.begun_at(seen, tip)? else { return Ok(Vec::new()) };
+        let mut left = self.between(&begun, tip, SESSIONS_DIR)?;
+        let generated = format!("{SESSIONS_DIR}/{LOCK_FILE}");
+        let own = State::ALL.map(|state| format!("{}/", state.dir_of(slug)));
+        left.retain(|path| *path != generated && !own.iter().any(|dir| path.starts_with(dir)));
+        if !left.is_empty() {
+            let files = self.repo.files_of(tip.as_str(), SESSIONS_DIR)?;
+            left.retain(|path| files.get(path) != seen.tree.files.get(path));
+        }
+        Ok(left)
+    }
+
     /// Returns the last commit that a branch and the base share.
     fn begun_at(&self, seen: &Seen, tip: &Oid) -> Result<Option<Oid>> {
         let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
@@ -84,9 +102,13 @@ impl Work {
 
     /// Returns the files of the knowledge base that differ between two commits or trees.
     fn knowledge_between(&self, from: &Oid, to: &Oid) -> Result<Vec<String>> {
+        self.between(from, to, KNOWLEDGE_DIR)
+    }
+
+    /// Returns the files below a directory that differ between two commits or trees.
+    fn between(&self, from: &Oid, to: &Oid, dir: &str) -> Result<Vec<String>> {
         let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
-        let told =
-            self.repo.git.text(asked.into_iter().chain([from.as_str(), to.as_str(), "--", KNOWLEDGE_DIR]))?;
+        let told = self.repo.git.text(asked.into_iter().chain([from.as_str(), to.as_str(), "--", dir]))?;
         Ok(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
@@ -137,7 +159,7 @@ pub(crate) fn foreign_knowledge(slug: &Slug, mut paths: Vec<String>) -> Option<S
     paths.retain(|path| !path.starts_with(&own));
     paths.sort();
     paths.dedup();
-    let shown = paths.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let shown = first_of(&paths, PATHS_SHOWN_MAX);
     (!paths.is_empty()).then(|| {
         format!(
             "{slug} changes the knowledge base, which only a kb-merge session may: {shown}; write into {own} instead"

@@ -3,6 +3,7 @@
 //! Nothing here touches a checkout, unless the base has no remote and is checked out: then its files follow.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use crate::{
     State, Work,
     claim::User,
     git::{is_disk_full, words_of},
-    state::SESSIONS_DIR,
+    state::{KNOWLEDGE_DIR, SESSIONS_DIR},
     templates,
     tree::Edit,
 };
@@ -90,6 +91,7 @@ impl Work {
             }
             let (own, other) = step(&seen)?.map_or((None, None), |(step, other)| (Some(step), other));
             if let Some(mut step) = own.clone() {
+                self.check_room(&seen, &step.edits)?;
                 step.edits.extend(self.lock_edit(&seen, None)?);
                 seen.tree = self.repo.tree(&self.chained(&seen.tree, &[step])?)?;
             }
@@ -134,6 +136,38 @@ impl Work {
         }
     }
 
+    /// Fails when a file, or a link, is where edits need a directory: it would be gone.
+    fn check_room(&self, seen: &Seen, edits: &[Edit]) -> Result<()> {
+        let paths = edits.iter().filter_map(|edit| match edit {
+            Edit::Put(path, _) | Edit::Write(path, _) => Some(path.as_str()),
+            Edit::Remove(_) => None,
+        });
+        let dirs: BTreeSet<&str> =
+            paths.flat_map(|path| path.match_indices('/').map(|(end, _)| &path[..end])).collect();
+        let is_removed =
+            |dir: &str| edits.iter().any(|edit| matches!(edit, Edit::Remove(path) if path == dir));
+        let known = dirs.iter().find(|dir| seen.tree.files.contains_key(**dir) && !is_removed(dir));
+        let mut in_the_way = known.map(|dir| (*dir).to_owned());
+        // Those that the list of sessions does not go through.
+        if in_the_way.is_none() && (seen.tree.files.is_empty() || dirs.contains(KNOWLEDGE_DIR)) {
+            let asked = ["ls-tree", "-z", "--full-tree", "--end-of-options", seen.tree.commit.as_str(), "--"];
+            let told = self.repo.git.text(asked.into_iter().chain(dirs.iter().copied()))?;
+            let found = told.split('\0').filter_map(|line| line.split_once('\t'));
+            let is_file = |head: &str| head.split(' ').nth(1) != Some("tree");
+            // Of a directory that it goes into it names all.
+            let mut other = found.filter(|(head, path)| is_file(head) && dirs.contains(path));
+            in_the_way = other.next().map(|(_, path)| path.to_owned());
+        }
+        match in_the_way {
+            None => Ok(()),
+            Some(path) => Err(Error::would_lose(format!(
+                "{path} is a file on {}, where work sessions need a directory",
+                self.repo.base
+            ))
+            .next(format!("git mv {path} <another name>"))),
+        }
+    }
+
     /// Says that the base did not move.
     pub(crate) fn rejected(&self, words: &str) -> Error {
         self.rejected_but(words, |message| Error::new(Kind::Rejected, message))
@@ -168,7 +202,11 @@ impl Work {
     pub(crate) fn rejected_but(&self, words: &str, advised: impl FnOnce(String) -> Error) -> Error {
         let words = words_of(words);
         if is_disk_full(&words) {
-            return Error::failed(format!("the disk is full: {words}")).next("df -h .");
+            return match &self.repo.remote {
+                None => Error::failed(format!("the disk is full: {words}")).next("df -h ."),
+                Some(remote) => Error::new(Kind::Rejected, format!("the disk of {remote} is full: {words}"))
+                    .next(format!("git ls-remote {remote}")),
+            };
         }
         if let Some(denied) = self.repo.denied(&words) {
             return denied;

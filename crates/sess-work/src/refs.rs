@@ -40,6 +40,8 @@ pub struct View {
     pub branches: BTreeMap<Slug, Oid>,
     /// The sessions whose branches this clone has.
     pub(crate) here: BTreeSet<Slug>,
+    /// This clone has a branch whose name leaves no room for those of sessions.
+    pub(crate) is_in_the_way: bool,
     /// The chain of claims that have ended.
     pub log: Option<Oid>,
     /// Refs that lead to no claim, with the reason.
@@ -126,6 +128,8 @@ impl Repo {
             "--no-write-fetch-head",
             "--prune",
             "--no-auto-gc",
+            // The user's own remote-tracking branches are left alone: of two who move one, the later would fail.
+            "--refmap=",
             "--end-of-options",
         ];
         let branches = format!("+{BRANCHES}/*:{SEEN_BRANCHES}/*");
@@ -221,6 +225,15 @@ impl Repo {
             };
             return Some(Error::new(Kind::Rejected, message).next(next));
         }
+        if words.contains(&format!("'{BRANCHES}' exists")) {
+            let message = format!(
+                "{remote} has a branch called session, and those of work sessions, session/…, cannot be beside it"
+            );
+            let next = format!(
+                "git fetch {remote} session && git push {remote} FETCH_HEAD:refs/heads/<another name> :session"
+            );
+            return Some(Error::new(Kind::Rejected, message).next(next));
+        }
         if !is_denied(words) {
             return None;
         }
@@ -236,8 +249,9 @@ impl Repo {
             None => (self.base_ref(), self.claims(), BRANCHES, self.log_ref()),
         };
         let asked = ["for-each-ref", "--format=%(objectname) %(refname)", &base, &log, SEEN_HERE, SEEN_OTHER];
-        let dirs = [claims, branches, BRANCHES].map(|dir| format!("{dir}/"));
-        let told = self.git.text(asked.into_iter().chain(dirs.iter().map(String::as_str)))?;
+        let dirs = [claims, branches].map(|dir| format!("{dir}/"));
+        let dirs = dirs.iter().map(String::as_str).chain([BRANCHES]);
+        let told = self.git.text(asked.into_iter().chain(dirs))?;
         let refs = told.lines().filter_map(|line| line.split_once(' '));
         let mut refs: Vec<(Oid, &str)> =
             refs.filter_map(|(oid, name)| Some((oid.parse().ok()?, name))).collect();
@@ -250,6 +264,7 @@ impl Repo {
             let next = "git commit --allow-empty -m \"first commit\"";
             return Err(Error::wrong_state(format!("there is no commit on {} yet", self.base)).next(next));
         };
+        let is_in_the_way = refs.iter().any(|(_, name)| *name == BRANCHES) || base == BRANCHES;
         let (elsewhere, refs): (Vec<_>, Vec<_>) = refs
             .into_iter()
             .partition(|(_, name)| name.starts_with(SEEN_HERE) || name.starts_with(SEEN_OTHER));
@@ -267,6 +282,7 @@ impl Repo {
             claims: BTreeMap::new(),
             branches: branches.collect(),
             here,
+            is_in_the_way,
             log,
             damaged: Vec::new(),
             elsewhere: elsewhere.into_iter().map(|(oid, name)| (oid, name.to_owned())).collect(),

@@ -130,7 +130,9 @@ impl FromStr for Slug {
         let Some((day, topic)) = rest.split_at_checked(DATE_BYTES) else {
             return refuse("it does not begin with a date");
         };
-        if day.parse::<Date>().is_err() || day.split('-').map(str::len).ne([4, 2, 2]) {
+        // No calendar that people use has a year 0.
+        let is_day = day.parse::<Date>().is_ok_and(|day| day.year() > 0);
+        if !is_day || day.split('-').map(str::len).ne([4, 2, 2]) {
             return refuse("it does not begin with a date that the calendar has");
         }
         let Some(topic) = topic.strip_prefix('-').filter(|topic| !topic.is_empty()) else {
@@ -194,6 +196,7 @@ mod tests {
             ("2025-02-30-x", "calendar"),
             ("2025-13-01-x", "calendar"),
             ("0000-00-00-x", "calendar"),
+            ("0000-01-01-x", "calendar"),
             ("2025-10-14-Feature", "a-z"),
             ("2025-10-14-a b", "a-z"),
             ("2025-10-14-a/b", "a-z"),

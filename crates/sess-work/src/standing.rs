@@ -107,6 +107,8 @@ pub enum Refusal {
     NotFound(Slug),
     #[error("{slug} is {state}, and has to be {expected} for that")]
     WrongState { slug: Slug, state: State, expected: &'static str },
+    #[error("{0} is yours, and its plan is frozen while you work by it: amending it says why")]
+    Frozen(Slug),
     #[error("{told}")]
     Claimed { slug: Slug, told: String, is_stale: bool },
     /// Only the chain of claims tells it from [`Self::Claimed`].
@@ -141,8 +143,10 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
     let holder = standing.holder();
     match verb {
         Verb::Edit | Verb::Ready | Verb::Unready | Verb::Retry => {
-            if let Some(claim) = holder {
-                return claimed(claim);
+            match holder {
+                Some(claim) if !claim.owner.includes(who) => return claimed(claim),
+                Some(_) if verb == Verb::Edit => return Err(Refusal::Frozen(slug.clone())),
+                _ => {}
             }
             let (is_right, expected) = match verb {
                 Verb::Edit => (state.is_editable(), "drafting or planned"),
@@ -306,6 +310,7 @@ mod tests {
             Ok(()) => "yes",
             Err(Refusal::NotFound(_)) => "not found",
             Err(Refusal::WrongState { .. }) => "state",
+            Err(Refusal::Frozen(_)) => "frozen",
             Err(Refusal::Claimed { .. }) => "claimed",
             Err(Refusal::Dispossessed(..)) => "lost it",
             Err(Refusal::NotStale(..)) => "not stale",
@@ -336,9 +341,9 @@ mod tests {
         let all = |answer: &'static str| free([answer; 9]);
         let (no, yes, held) = ("state", "yes", "claimed");
         let others = [held, held, held, held, held, held, "not stale", yes, held];
-        let active = [[held, held, held, yes, yes, yes, "not stale", yes, held], others, others];
+        let active = [["frozen", no, no, yes, yes, yes, "not stale", yes, no], others, others];
         let others = [held, held, held, held, held, held, "not left", yes, held];
-        let landing = [[held, held, held, yes, "waits", yes, "not left", yes, held], others, others];
+        let landing = [["frozen", no, no, yes, "waits", yes, "not left", yes, no], others, others];
         let drafting = free([yes, yes, no, no, no, no, no, no, no]);
         let planned = free([yes, no, yes, yes, no, no, no, no, no]);
         let completed = free([no; 9]);

@@ -1,16 +1,20 @@
 //! The place where one session's work is done: its branch, and a checkout of it apart from all others.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
+use sess_core::mention::first_of;
+
 use crate::{
     Error, Git, Move, Oid, PLAN_FILE, Phase, Result, Slug, State, Work,
     git::words_of,
     guard::{self, TRUST_COMMAND},
+    projecting::ENV_FILE,
     repo::MADE_FROM_FILE,
     state::SESSIONS_DIR,
     tree::PLAIN,
@@ -21,6 +25,8 @@ use crate::{
 const DIR: &str = ".sessions";
 /// Names what git does not track and a workspace needs all the same.
 const INCLUDE_FILE: &str = ".worktreeinclude";
+/// How many files a sentence names.
+const NAMED_MAX: usize = 5;
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
 const OPEN_MODE: u32 = 0o644;
@@ -192,7 +198,7 @@ impl Work {
     ) -> Result<Option<PathBuf>> {
         let path = self.workspace_path(slug);
         if self.workspace(slug).is_some() {
-            mark_plans(&path);
+            tidy_sessions(&self.repo.git.at(&path));
             return Ok(Some(path));
         }
         if *kind == Workspace::None {
@@ -230,7 +236,7 @@ impl Work {
         if let Err(error) = self.include(&path) {
             notices.push(format!("not everything that {INCLUDE_FILE} names was copied: {error}"));
         }
-        mark_plans(&path);
+        tidy_sessions(&self.repo.git.at(&path));
         Ok(Some(path))
     }
 
@@ -478,7 +484,7 @@ impl Work {
             is_any = true;
         }
         if is_any {
-            mark_plans(workspace);
+            tidy_sessions(&self.repo.git.at(workspace));
         }
         Ok(is_any)
     }
@@ -585,10 +591,11 @@ impl Work {
             let named = format!("--exclude-from={}", include.display());
             told += &git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
         }
-        let untracked = told.split('\0').filter(|name| !name.is_empty());
-        let only_here: Vec<&str> = untracked.filter(|name| !self.is_copy(path, name)).take(5).collect();
+        // What is named there and not ignored is told twice.
+        let untracked: BTreeSet<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
+        let only_here: Vec<&str> = untracked.into_iter().filter(|name| !self.is_copy(path, name)).collect();
         if !only_here.is_empty() {
-            return Ok(Some(format!("git does not know {}", only_here.join(", "))));
+            return Ok(Some(format!("git does not know {}", first_of(&only_here, NAMED_MAX))));
         }
         let stashes = git.text(["stash", "list", "--format=%gs"])?;
         let of_branch = format!("on {}:", slug.branch()).to_lowercase();
@@ -669,17 +676,22 @@ pub(crate) fn status_command(checkout: &Path) -> String {
 }
 
 /// Marks the plans of a checkout as what nobody changes, or as what can be changed. A claim keeps its plan's hash; this
-/// is a hint.
-pub(crate) fn mark_plans(checkout: &Path) {
+/// is a hint. What a shell reads gets the line ends that it knows, whatever git is set to.
+pub(crate) fn tidy_sessions(git: &Git) {
+    let checkout = git.dir();
     for state in State::ALL {
         let dir = format!("{SESSIONS_DIR}/{state}");
         let Ok(entries) = fs::read_dir(checkout.join(&dir)) else { continue };
+        let entries: Vec<fs::DirEntry> = entries.flatten().collect();
+        if state == State::Active {
+            entries.iter().for_each(|entry| make_plain(git, &dir, entry));
+        }
         let mode = match state {
             State::Active | State::Completed => FROZEN_MODE,
             State::Drafting | State::Planned => OPEN_MODE,
             State::Abandoned => continue,
         };
-        for entry in entries.flatten() {
+        for entry in entries {
             let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{PLAN_FILE}"))
             else {
                 continue;
@@ -693,6 +705,26 @@ pub(crate) fn mark_plans(checkout: &Path) {
                 tracing::debug!(%error, "the plan stays as it is");
             }
         }
+    }
+}
+
+/// Takes the line ends of Windows from a session's environment.
+fn make_plain(git: &Git, dir: &str, entry: &fs::DirEntry) {
+    let checkout = git.dir();
+    let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{ENV_FILE}")) else {
+        return;
+    };
+    let path = checkout.join(&name);
+    if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) || !is_inside(checkout, &name) {
+        return;
+    }
+    let Some(text) = fs::read_to_string(&path).ok().filter(|text| text.contains("\r\n")) else { return };
+    let written = write_whole(&path, text.replace("\r\n", "\n").as_bytes(), OPEN_MODE)
+        .map_err(|error| Error::failed(error.to_string()))
+        // By its size alone git would take it for changed.
+        .and_then(|()| git.text(["update-index", "--", &name]));
+    if let Err(error) = written {
+        tracing::debug!(%error, "the environment stays as it is");
     }
 }
 

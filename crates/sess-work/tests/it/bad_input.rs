@@ -256,7 +256,10 @@ fn a_rewritten_base_keeps_the_work_and_says_how_to_go_on() {
     let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
     let ended = Command::new("sh").args(["-c", &command]).output().expect("run");
     assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
-    own.complete(&slug, None).expect("completed");
+    let done = own.complete(&slug, None).expect("completed");
+    assert_eq!(done.notices, Vec::<String>::new());
+    let left = lab.git(&lab.hub(), &["for-each-ref", &format!("refs/heads/{}", slug.branch())]);
+    assert_eq!(left, "", "what others saw of it goes, too");
     assert_eq!(lab.files("main", "right.txt"), ["right.txt"]);
     assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
     assert_eq!(lab.files("main", "wrong.txt"), Vec::<String>::new());
@@ -504,10 +507,56 @@ fn line_endings_of_windows_are_no_changes() {
     own.ready(&slug).expect("ready");
     let workspace =
         own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    let env = workspace.join(State::Active.dir_of(&slug)).join(".session-env");
+    let env = fs::read_to_string(env).expect("read");
+    assert!(env.contains(slug.as_str()) && !env.contains('\r'), "a shell reads it: {env:?}");
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
     own.note(&slug, Note::Log, "one\r\ntwo").expect("logged");
     commit(&lab, &workspace, "work.txt", "one\r\ntwo\r\n");
     own.complete(&slug, Some("Done.\r\nReally.")).expect("completed");
     assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+}
+
+#[test]
+fn a_file_where_a_directory_is_needed_is_not_written_over() {
+    for (file, is_link) in [("_AGENTS", false), ("_AGENTS", true), ("_AGENTS/sessions", false)] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        match is_link {
+            true => {
+                std::os::unix::fs::symlink("elsewhere", dir.join(file)).expect("linked");
+                lab.git(&dir, &["add", file]);
+                lab.git(&dir, &["commit", "--quiet", "-m", "a link"]);
+            }
+            false => commit(&lab, &dir, file, "precious\n"),
+        }
+        lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+        let (own, before) = (work(&dir), lab.git(&lab.hub(), &["rev-parse", "main"]));
+        check(
+            own.init(&InitOptions { hooks: true, scripts: false }),
+            Kind::WouldLoseWork,
+            &format!("git mv {file} "),
+        );
+        let draft = Draft { title: "New".to_owned(), ..Draft::default() };
+        check(own.draft(None, &draft, None), Kind::WouldLoseWork, &format!("git mv {file} "));
+        assert_eq!(lab.git(&lab.hub(), &["rev-parse", "main"]), before, "{file}");
+    }
+}
+
+#[test]
+fn a_branch_that_leaves_no_room_is_named_before_anything_is_taken() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "No room");
+    lab.git(&dir, &["branch", "session"]);
+    let claim = || own.claim(&slug, &ClaimOptions::default());
+    check(claim(), Kind::WrongState, "git branch -m session ");
+    assert_eq!(own.see().expect("seen").standing(&slug).holder(), None, "nobody waits for it");
+    lab.git(&dir, &["branch", "-m", "session", "other"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "other:refs/heads/session"]);
+    claim().expect("claimed");
+    check(own.note(&slug, Note::Log, "done"), Kind::Rejected, "git fetch origin session && git push origin ");
 }
 
 #[test]

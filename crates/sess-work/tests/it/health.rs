@@ -2,7 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use sess_work::{CheckRow, Checkup, ClaimOptions, Kind, Land, Phase, Settings, Slug, State, Work};
+use sess_work::{
+    CheckRow, Checkup, ClaimOptions, Draft, Kind, Land, Note, Phase, Settings, Slug, State, Work,
+};
 
 use crate::lab::{Lab, planned, work, work_with};
 
@@ -60,6 +62,10 @@ fn an_orphan_is_planned_again_and_a_claim_without_its_directory_gets_it_back() {
         fs::remove_dir_all(dir.join(State::Active.dir_of(&lost))).expect("removed");
         fs::write(dir.join("_AGENTS/sessions/sessions.lock"), "nonsense\n").expect("written");
     });
+    for slug in [&orphan, &lost] {
+        let refused = ann.status(slug).expect("told").refused.join("\n");
+        assert!(refused.contains("`sess work doctor --repair`"), "{slug}: {refused}");
+    }
     // Other verbs say what to run.
     for (slug, error) in [(&orphan, ann.heartbeat(&orphan)), (&lost, ann.heartbeat(&lost))] {
         let error = error.expect_err("half done");
@@ -368,6 +374,59 @@ fn a_plan_that_somebody_changes_on_the_base_is_told_and_never_dropped_in_silence
     let notices = ann.complete(&left, None).expect("completed").notices;
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
     assert!(notice.contains("was changed on main") && notice.contains("git show "), "{notice}");
+}
+
+#[test]
+fn what_complete_asks_for_besides_the_work_is_told_before() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let plan = "---\ngates: [lint]\n---\n# Asked\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let slug = ann.draft(None, &Draft { title: "Asked".to_owned(), ..Draft::default() }, Some(plan));
+    let slug = slug.expect("drafted");
+    ann.ready(&slug).expect("ready");
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    ann.note(&slug, Note::Learning, "Locks are left.").expect("learned");
+    by_hand(&lab, "hand", |dir| {
+        let template = dir.join("_AGENTS/sessions/_templates/kb-merge-SESSION.md.j2");
+        fs::create_dir_all(template.parent().expect("a directory")).expect("made");
+        fs::write(template, "{% if %}").expect("written");
+    });
+    // Somebody else pushed to its branch.
+    let other = lab.clone_named("other");
+    lab.git(&other, &["checkout", "--quiet", &slug.branch()]);
+    fs::write(other.join("more.txt"), "more\n").expect("written");
+    lab.git(&other, &["add", "."]);
+    lab.git(&other, &["commit", "--quiet", "-m", &format!("[{slug}] feat: more")]);
+    lab.git(&other, &["push", "--quiet", "origin", &slug.branch()]);
+    let refused = ann.drift(&slug).expect("told").refused;
+    for what in ["the gate \"lint\"", "kb-merge-SESSION.md.j2", "has 1 commits that are not here"] {
+        assert!(refused.iter().any(|told| told.contains(what)), "{what}: {refused:?}");
+    }
+    assert_eq!(ann.status(&slug).expect("told").refused, refused);
+    drop(place);
+}
+
+#[test]
+fn files_of_other_sessions_do_not_land_and_that_is_told() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, other) = (planned(&ann, "Own"), planned(&ann, "Other"));
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    let theirs = format!("{}/SESSION.md", State::Planned.dir_of(&other));
+    fs::write(place.join(&theirs), "# Mine now\n").expect("written");
+    fs::write(place.join("work.txt"), "done\n").expect("written");
+    lab.git(&place, &["add", "."]);
+    lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: both")]);
+    let files = ann.drift(&slug).expect("told").files;
+    assert_eq!(files.changed, ["work.txt", theirs.as_str()]);
+    assert!(files.outside.contains(&theirs), "{files:?}");
+    let notices = ann.complete(&slug, None).expect("completed").notices;
+    assert!(
+        notices.iter().any(|told| told.contains(&format!("do not land: {theirs}; `git show "))),
+        "{notices:?}"
+    );
+    assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+    assert!(!lab.git(&lab.hub(), &["show", &format!("main:{theirs}")]).contains("Mine now"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! `SESS_WORK_ROUNDS` says how many rounds there are.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Barrier, thread};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, sync::Barrier, thread};
 
 use sess_work::{ClaimOptions, Kind, Note, Workspace};
 
@@ -80,6 +80,36 @@ fn of_32_after_different_sessions_everybody_has_one() {
             assert_eq!(holder.user.email, work.user().email, "{slug}");
             assert_eq!(seen.tree.state(slug), Some(sess_work::State::Active), "{slug}");
         }
+    }
+}
+
+#[test]
+fn who_asks_for_the_next_one_in_one_clone_gets_one_of_their_own() {
+    const WORKERS: usize = 4;
+    for has_remote in [true, false] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        if !has_remote {
+            lab.git(&dir, &["remote", "remove", "origin"]);
+        }
+        let ann = work(&dir);
+        let slugs: Vec<_> = (0..WORKERS).map(|n| planned(&ann, &format!("Next {n}"))).collect();
+        let start = Barrier::new(WORKERS);
+        let taken: BTreeSet<_> = thread::scope(|scope| {
+            let claim = || {
+                let own = work(&dir);
+                start.wait();
+                own.claim_next(None, &bare())
+                    .expect("nothing is in the way")
+                    .expect("one is left")
+                    .record
+                    .claim
+                    .slug
+            };
+            let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(claim)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        });
+        assert_eq!(taken, slugs.into_iter().collect(), "with a remote: {has_remote}");
     }
 }
 

@@ -92,7 +92,9 @@ pub(super) fn gc(here: &Here<'_>, dry_run: bool) -> anyhow::Result<()> {
         here.output.rows(&["", "WORKSPACE", "SIZE", "WHY"], 3, &rows, &[], &|_, _| Style::new())?;
     }
     let would = if dry_run { "would be " } else { "" };
-    let told = format!("{} ended claims {would}archived, {} refs {would}cleaned up", gc.archived, gc.refs);
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (claims, refs) = (counted(gc.archived, "ended claim"), counted(gc.refs, "ref"));
+    let told = format!("{claims} {would}archived, {refs} {would}cleaned up");
     here.output.hanging("", &told)
 }
 
