@@ -132,6 +132,9 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.updated_at = at.unwrap_or(session.updated_at);
         }
     }
+    if !is_spoken {
+        ends.check(path)?;
+    }
     Ok(is_spoken.then_some(session))
 }
 

@@ -499,7 +499,10 @@ async fn a_handoff_names_the_command_of_who_has_the_session_and_its_task_as_the_
     assert_eq!(below.resume, Some(whole), "a sub-agent goes on in the session above it");
     let asked = handed("codex:019a71ab").await;
     assert!(asked.bundle.contains("\n## Goal\n\nList breaking changes of axum 0.9\n"), "{}", asked.bundle);
-    assert_eq!(asked.resume.map(|words| words.join(" ")).as_deref(), Some("codex resume 019a71aa-0c11-7d20-8a00-aabbccddee01"));
+    assert_eq!(
+        asked.resume.map(|words| words.join(" ")).as_deref(),
+        Some("codex resume 019a71aa-0c11-7d20-8a00-aabbccddee01")
+    );
     let titled = handed("opencode:ses_17cdba9cfffeChildAgentXYZ01").await.bundle;
     assert!(titled.contains("\n## Goal\n\nFind limiter call sites"), "{titled}");
 }
