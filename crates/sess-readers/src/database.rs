@@ -239,13 +239,20 @@ pub(crate) fn instant(row: &Row<'_>, column: usize) -> Option<Timestamp> {
     if let Ok(number) = text.trim().parse() {
         return json::instant(&Value::Number(number));
     }
-    Timestamp::parse_rfc3339(&text).or_else(|| {
+    json::rfc3339(&text).or_else(|| {
         // `2026-11-09 18:00:00.123 +0200 CEST m=+0.01`, where all from the offset on may lack.
         let mut words = text.split([' ', 'T']).filter(|word| !word.is_empty());
         let (date, time) = (words.next()?, words.next()?);
         let offset = words.next().filter(|word| word.len() == 5 && word.starts_with(['+', '-']));
-        Timestamp::parse_rfc3339(&format!("{date}T{time}{}", offset.unwrap_or("Z")))
+        json::rfc3339(&format!("{date}T{time}{}", offset.unwrap_or("Z")))
     })
+}
+
+/// Returns the instant that a query for one session finds, where the session itself has none. A query that this version
+/// of the database has no columns for finds nothing.
+pub(crate) fn instant_of(connection: &Connection, sql: &str, session: &str) -> Option<Timestamp> {
+    let mut statement = connection.prepare_cached(sql).ok()?;
+    statement.query_row([session], |row| Ok(instant(row, 0))).ok()?
 }
 
 /// Tells whether an error comes of not being allowed to write what SQLite keeps beside a database.
@@ -491,5 +498,9 @@ mod tests {
         check("''", "");
         check("NULL", "");
         check("9e99", "");
+        check("0", "");
+        check("-1794301200", "");
+        check("'0'", "");
+        check("'0001-01-01 00:00:00 +0000 UTC'", "");
     }
 }

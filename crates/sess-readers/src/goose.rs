@@ -83,22 +83,25 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "parent_session_id",
         ];
         let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
+        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
         rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
     })?;
     let found = found.ok_or_else(|| database::unknown_schema(path, "sessions"))?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let id = session_id(&database::text(row, 0)?)?;
+fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
+    let native = database::text(row, 0)?;
+    let id = session_id(&native)?;
     let kind = database::text(row, 3).unwrap_or_default();
     // What goose asks a model for itself.
     if kind == "hidden" {
         return None;
     }
     let created_at = database::instant(row, 5);
-    let updated_at = database::instant(row, 6).or(created_at).unwrap_or_default();
+    let last = "SELECT max(created_timestamp) FROM messages WHERE session_id = ?1";
+    let said_at = || database::instant_of(connection, last, &native);
+    let updated_at = database::instant(row, 6).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Goose, id, place, updated_at);
     let title = database::filled(row, 1).or_else(|| database::filled(row, 2)).unwrap_or_default();

@@ -87,7 +87,7 @@ pub(super) fn is_known(kind: &str) -> bool {
 
 impl Record<'_> {
     pub(super) fn at(&self) -> Option<Timestamp> {
-        self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339)
+        self.timestamp.as_deref().and_then(json::rfc3339)
     }
 
     pub(super) fn is_message(&self) -> bool {
