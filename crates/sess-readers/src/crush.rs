@@ -77,16 +77,17 @@ fn databases(homes: &Homes) -> Vec<PathBuf> {
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "sessions")?;
-        if !table.has("id") || !Table::of(connection, "messages")?.has_all(&["session_id", "parts"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "parts"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "sessions")?;
         let columns = ["id", "title", "parent_session_id", "created_at", "updated_at"];
         let mut statement = connection.prepare(&table.select(&columns))?;
         let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "sessions"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 

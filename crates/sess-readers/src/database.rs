@@ -191,6 +191,19 @@ impl Table {
     }
 }
 
+/// Returns the first of the tables that is not there with all of its columns.
+pub(crate) fn lacking(
+    connection: &Connection,
+    wanted: &[(&'static str, &[&str])],
+) -> rusqlite::Result<Option<&'static str>> {
+    for (name, columns) in wanted {
+        if !Table::of(connection, name)?.has_all(columns) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the error of a database that has not what its agent's sessions are made of.
 pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
     Error::Format {

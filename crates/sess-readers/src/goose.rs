@@ -67,10 +67,11 @@ impl Reader for Goose {
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "sessions")?;
-        if !table.has("id") || !Table::of(connection, "messages")?.has_all(&["session_id", "content_json"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "content_json"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "sessions")?;
         let columns = [
             "id",
             "name",
@@ -84,9 +85,9 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         ];
         let mut statement = connection.prepare(&table.select(&columns))?;
         let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "sessions"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 

@@ -86,10 +86,11 @@ fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathB
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "session")?;
-        if !table.has("id") || !Table::of(connection, "message")?.has_all(&["session_id", "data"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("session", &["id"]), ("message", &["session_id", "data"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "session")?;
         // Of all columns only these: rows hold whole diffs.
         let columns = [
             "id",
@@ -103,9 +104,9 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         ];
         let mut statement = connection.prepare(&table.select(&columns))?;
         let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "session"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 

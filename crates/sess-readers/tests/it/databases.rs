@@ -423,3 +423,26 @@ fn a_session_without_a_time_has_that_of_its_last_message_or_of_its_file() {
         );
     }
 }
+
+#[test]
+fn a_database_that_lacks_a_table_is_refused_by_the_name_of_that_table() {
+    let check = |agent: &str, table: &str| {
+        let text = changed(agent, &format!("PRAGMA foreign_keys = OFF; DROP TABLE {table};"));
+        let told =
+            format!("it has no table `{table}` with the columns that sessions are read from; what is in it");
+        assert!(text.contains(&told), "{agent}: {text}");
+    };
+    for table in ["session", "message"] {
+        check("opencode", table);
+    }
+    for agent in ["goose", "crush"] {
+        check(agent, "sessions");
+        check(agent, "messages");
+    }
+    check("docker-agent", "sessions");
+    check("docker-agent", "session_items");
+    check("openclaw", "session_windows");
+    check("openclaw", "transcript_events");
+    check("zed", "threads");
+    check("cursor", "cursorDiskKV");
+}
