@@ -185,7 +185,9 @@ impl Ends {
             return refuse("it breaks off before anything was said".to_owned());
         }
         // Bytes that are no text are as bad as what is no JSON, also where nobody looks at them.
-        let is_bad = |line: &&[u8]| serde_json::from_slice::<&RawValue>(line).is_err();
+        let is_bad = |line: &&[u8]| {
+            !line.trim_ascii().is_empty() && serde_json::from_slice::<&RawValue>(line).is_err()
+        };
         let count = self.head().chain(self.tail()).count();
         let bad = self.head().chain(self.tail()).filter(is_bad).count();
         let end = if self.tail.is_empty() { &self.head } else { &self.tail };

@@ -8,8 +8,8 @@ use sess_core::{
     message::{Block, Body, Role},
 };
 
-/// Reads an instant as agents write it: RFC 3339, or a number of seconds or milliseconds. Zero is what a field holds that
-/// nobody set, and what is before it no agent was there to write: these are none.
+/// Reads an instant as agents write it: RFC 3339, or a number of seconds or milliseconds. Zero is what a field holds
+/// that nobody set, and before it no agent was there to write: these are none.
 pub(crate) fn instant(value: &Value) -> Option<Timestamp> {
     match value {
         Value::String(text) => rfc3339(text),

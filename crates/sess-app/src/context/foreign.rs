@@ -305,8 +305,8 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns the sub-sessions that nothing in their parent says the place of, and when each began, the first one first; not
-/// those of which nobody knows when.
+/// Returns the sub-sessions that nothing in their parent says the place of, and when each began, the first one first;
+/// not those of which nobody knows when.
 ///
 /// What says the place of one may stand far behind its beginning, so all of the parent has to be read before the first
 /// can be placed by its time: it is read twice instead of being held.

@@ -184,6 +184,7 @@ fn attached(kind: &str, part: &Value) -> Block {
         (_, "url") => json::file(title, mime_type, text("url")),
         (_, "file") => json::file(if title.is_empty() { text("file_id") } else { title }, mime_type, ""),
         ("image", _) => Block::Image { mime_type: mime_type.to_owned(), data: data.to_owned() },
+        (_, "text") if title.is_empty() && !data.is_empty() => json::text(format!("[document]\n{data}")),
         (_, "text") if !data.is_empty() => json::text(format!("[document: {title}]\n{data}")),
         _ => json::file(title, mime_type, &format!("data:{mime_type};base64,{data}")),
     }

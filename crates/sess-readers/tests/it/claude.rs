@@ -181,6 +181,10 @@ fn what_was_attached_is_named_by_what_is_known_of_it() {
             "[document: notes.txt]\nwhat to do",
         ),
         (
+            json!({"type": "document", "source": {"type": "text", "data": "what to do"}}),
+            "[document]\nwhat to do",
+        ),
+        (
             json!({"type": "document", "title": "all", "source": {"type": "file", "file_id": "f1"}}),
             "[file: all]",
         ),

@@ -152,7 +152,8 @@ const LEGACY: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Hands over each format with a record a line: a home, where a session of it is, its header, and the ids of the others.
+/// Hands over each format with a record a line: a home, where a session of it is, its header, and the ids of the
+/// others.
 fn each_of_lines(check: impl Fn(&Path, &str, &str, &[String])) {
     for (agent, path, header) in LEGACY {
         let home = copy(agent);
@@ -203,7 +204,7 @@ fn a_file_whose_lines_are_damaged_but_for_its_header_is_left_out_and_told_of() {
             assert!(problems[0].contains(path), "{problems:?}");
         }
         // Nobody said anything, or somebody is about to.
-        for rest in [&b""[..], b"{\"type\":\"hologram\"}\n{}\n[]\n", b"{\"broken"] {
+        for rest in [&b""[..], b"{\"type\":\"hologram\"}\n{}\n[]\n", b"\r\n \n", b"{\"broken"] {
             assert_eq!(problems(rest), Vec::<String>::new(), "{path}");
         }
     });
