@@ -86,12 +86,13 @@ impl Catalogue {
     }
 }
 
-/// Corrects what a wrong clock wrote: nothing was said in a session after its file last changed.
-fn not_later(session: &mut Foreign, changed_at: Timestamp) {
+/// Corrects what a wrong clock wrote, and what no clock did: nothing was said in a session after its file last changed,
+/// and where nothing tells when it was said, it was then.
+fn correct_times(session: &mut Foreign, changed_at: Timestamp) {
     // Two machines that share a file never agree on the time.
     const TOLERANCE_MS: i64 = 86_400_000;
     let is_wrong = |at: Timestamp| at.as_millis().saturating_sub(changed_at.as_millis()) > TOLERANCE_MS;
-    if is_wrong(session.updated_at) {
+    if is_wrong(session.updated_at) || session.updated_at == Timestamp::default() {
         session.updated_at = changed_at;
     }
     session.created_at = session.created_at.filter(|at| !is_wrong(*at));
@@ -157,7 +158,7 @@ impl Listing<'_> {
         let mut problems = Vec::new();
         match look(&mut problems) {
             Ok(mut sessions) => {
-                sessions.iter_mut().for_each(|session| not_later(session, stamp.changed_at()));
+                sessions.iter_mut().for_each(|session| correct_times(session, stamp.changed_at()));
                 self.look.sessions.extend(sessions.iter().cloned());
                 problems.iter().for_each(|what| self.problem(what.clone()));
                 self.catalogue.known.insert(path.to_owned(), Known { stamp, sessions, problems });

@@ -77,27 +77,30 @@ fn databases(homes: &Homes) -> Vec<PathBuf> {
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "sessions")?;
-        if !table.has("id") || !Table::of(connection, "messages")?.has_all(&["session_id", "parts"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "parts"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "sessions")?;
         let columns = ["id", "title", "parent_session_id", "created_at", "updated_at"];
         let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "sessions"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
+fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
     let native = database::text(row, 0)?;
     // In these a model is asked for a title.
     if native.starts_with("title-") {
         return None;
     }
     let created_at = database::instant(row, 3);
-    let updated_at = database::instant(row, 4).or(created_at).unwrap_or_default();
+    let last = "SELECT max(created_at) FROM messages WHERE session_id = ?1";
+    let said_at = || database::instant_of(connection, last, &native);
+    let updated_at = database::instant(row, 4).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Crush, session_id(&native)?, place, updated_at);
     session.title = json::title(&database::text(row, 1).unwrap_or_default());

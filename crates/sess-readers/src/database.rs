@@ -191,6 +191,19 @@ impl Table {
     }
 }
 
+/// Returns the first of the tables that is not there with all of its columns.
+pub(crate) fn lacking(
+    connection: &Connection,
+    wanted: &[(&'static str, &[&str])],
+) -> rusqlite::Result<Option<&'static str>> {
+    for (name, columns) in wanted {
+        if !Table::of(connection, name)?.has_all(columns) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the error of a database that has not what its agent's sessions are made of.
 pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
     Error::Format {
@@ -239,13 +252,20 @@ pub(crate) fn instant(row: &Row<'_>, column: usize) -> Option<Timestamp> {
     if let Ok(number) = text.trim().parse() {
         return json::instant(&Value::Number(number));
     }
-    Timestamp::parse_rfc3339(&text).or_else(|| {
+    json::rfc3339(&text).or_else(|| {
         // `2026-11-09 18:00:00.123 +0200 CEST m=+0.01`, where all from the offset on may lack.
         let mut words = text.split([' ', 'T']).filter(|word| !word.is_empty());
         let (date, time) = (words.next()?, words.next()?);
         let offset = words.next().filter(|word| word.len() == 5 && word.starts_with(['+', '-']));
-        Timestamp::parse_rfc3339(&format!("{date}T{time}{}", offset.unwrap_or("Z")))
+        json::rfc3339(&format!("{date}T{time}{}", offset.unwrap_or("Z")))
     })
+}
+
+/// Returns the instant that a query for one session finds, where the session itself has none. A query that this version
+/// of the database has no columns for finds nothing.
+pub(crate) fn instant_of(connection: &Connection, sql: &str, session: &str) -> Option<Timestamp> {
+    let mut statement = connection.prepare_cached(sql).ok()?;
+    statement.query_row([session], |row| Ok(instant(row, 0))).ok()?
 }
 
 /// Tells whether an error comes of not being allowed to write what SQLite keeps beside a database.
@@ -491,5 +511,9 @@ mod tests {
         check("''", "");
         check("NULL", "");
         check("9e99", "");
+        check("0", "");
+        check("-1794301200", "");
+        check("'0'", "");
+        check("'0001-01-01 00:00:00 +0000 UTC'", "");
     }
 }

@@ -82,8 +82,11 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         let table = Table::of(connection, "sessions")?;
         let has_items = Table::of(connection, "session_items")?.has_all(&["session_id", "message_json"]);
         let has_column = table.has("messages");
-        if !table.has("id") || !has_items && !has_column {
-            return Ok(None);
+        if !table.has("id") {
+            return Ok(Err("sessions"));
+        }
+        if !has_items && !has_column {
+            return Ok(Err("session_items"));
         }
         let mut statement = connection.prepare(&table.select(&SESSION))?;
         let (mut found, mut inside) = (Vec::new(), Vec::new());
@@ -101,9 +104,9 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         }
         // What has a row of its own comes first.
         found.extend(inside);
-        Ok(Some(found))
+        Ok(Ok(found))
     })?;
-    found.ok_or_else(|| database::unknown_schema(path, "session_items"))
+    found.map_err(|table| database::unknown_schema(path, table))
 }
 
 fn session(path: &Path, row: &Row<'_>) -> Option<(String, Foreign)> {

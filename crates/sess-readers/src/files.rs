@@ -10,7 +10,7 @@ use std::{
 };
 
 use memchr::{memchr, memchr_iter, memrchr};
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use sess_core::Timestamp;
 
 use crate::{Error, Result, Told};
@@ -177,19 +177,30 @@ impl Ends {
         }
     }
 
-    /// Refuses a file of which nothing can be read. The first line of one may be half-written.
+    /// Refuses a file in which nothing that was said can be read, where that is because of damage. Its last line may be
+    /// half-written; one of a header alone, or of records that are not known here, has nobody who said anything.
     pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        let refuse = |what: String| Err(Error::Format { path: path.to_owned(), what });
         if self.is_cut {
-            let what = "it breaks off before anything was said".to_owned();
-            return Err(Error::Format { path: path.to_owned(), what });
+            return refuse("it breaks off before anything was said".to_owned());
         }
-        let is_record = |line: &[u8]| serde_json::from_slice::<IgnoredAny>(line).is_ok();
-        let is_begun = self.head.starts_with(b"{") && memchr(b'\n', &self.head).is_none();
-        let is_empty = self.head().chain(self.tail()).next().is_none();
-        if is_empty || is_begun || self.head().chain(self.tail()).any(is_record) {
-            return Ok(());
+        // Bytes that are no text are as bad as what is no JSON, also where nobody looks at them.
+        let is_bad = |line: &&[u8]| {
+            !line.trim_ascii().is_empty() && serde_json::from_slice::<&RawValue>(line).is_err()
+        };
+        let count = self.head().chain(self.tail()).count();
+        let bad = self.head().chain(self.tail()).filter(is_bad).count();
+        let end = if self.tail.is_empty() { &self.head } else { &self.tail };
+        let is_torn = lines(end).last().is_some_and(|last| end.ends_with(last) && is_bad(&last));
+        let is_begun = count == 1 && is_torn && self.head.starts_with(b"{");
+        if bad == count && count > 0 && !is_begun {
+            return refuse("no line of it is a record".to_owned());
         }
-        Err(Error::Format { path: path.to_owned(), what: "no line of it is a record".to_owned() })
+        if bad > usize::from(is_torn) {
+            let what = "nothing that was said in it can be read, and some of its lines are no records";
+            return refuse(what.to_owned());
+        }
+        Ok(())
     }
 
     /// Tells whether the lines are all that there are.

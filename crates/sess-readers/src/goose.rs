@@ -67,10 +67,11 @@ impl Reader for Goose {
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "sessions")?;
-        if !table.has("id") || !Table::of(connection, "messages")?.has_all(&["session_id", "content_json"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "content_json"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "sessions")?;
         let columns = [
             "id",
             "name",
@@ -83,22 +84,25 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "parent_session_id",
         ];
         let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "sessions"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let id = session_id(&database::text(row, 0)?)?;
+fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
+    let native = database::text(row, 0)?;
+    let id = session_id(&native)?;
     let kind = database::text(row, 3).unwrap_or_default();
     // What goose asks a model for itself.
     if kind == "hidden" {
         return None;
     }
     let created_at = database::instant(row, 5);
-    let updated_at = database::instant(row, 6).or(created_at).unwrap_or_default();
+    let last = "SELECT max(created_timestamp) FROM messages WHERE session_id = ?1";
+    let said_at = || database::instant_of(connection, last, &native);
+    let updated_at = database::instant(row, 6).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Goose, id, place, updated_at);
     let title = database::filled(row, 1).or_else(|| database::filled(row, 2)).unwrap_or_default();
@@ -131,6 +135,9 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.created_at = session.created_at.or(at);
             session.updated_at = at.unwrap_or(session.updated_at);
         }
+    }
+    if !is_spoken {
+        ends.check(path)?;
     }
     Ok(is_spoken.then_some(session))
 }

@@ -8,10 +8,11 @@ use sess_core::{
     message::{Block, Body, Role},
 };
 
-/// Reads an instant as agents write it: RFC 3339, or a number of seconds or milliseconds.
+/// Reads an instant as agents write it: RFC 3339, or a number of seconds or milliseconds. Zero is what a field holds
+/// that nobody set, and before it no agent was there to write: these are none.
 pub(crate) fn instant(value: &Value) -> Option<Timestamp> {
     match value {
-        Value::String(text) => Timestamp::parse_rfc3339(text),
+        Value::String(text) => rfc3339(text),
         Value::Number(number) => {
             let number = number
                 .as_i64()
@@ -22,11 +23,17 @@ pub(crate) fn instant(value: &Value) -> Option<Timestamp> {
     }
 }
 
+/// Reads an instant that is text, as [`instant`] does.
+pub(crate) fn rfc3339(text: &str) -> Option<Timestamp> {
+    Timestamp::parse_rfc3339(text).filter(|at| *at > Timestamp::default())
+}
+
 /// Reads a number that is seconds or milliseconds since 1970: before the year 5000 no
 /// number of seconds is as large as any of milliseconds after 1973.
-pub(crate) fn millis(number: i64) -> Option<Timestamp> {
+fn millis(number: i64) -> Option<Timestamp> {
     const SECONDS_MAX: i64 = 100_000_000_000;
-    Timestamp::from_millis(if number.abs() < SECONDS_MAX { number.checked_mul(1_000)? } else { number })
+    let ms = if number < SECONDS_MAX { number.checked_mul(1_000)? } else { number };
+    Timestamp::from_millis(ms).filter(|at| *at > Timestamp::default())
 }
 
 /// Returns a message with nothing said yet.
@@ -187,5 +194,12 @@ mod tests {
         check(Value::from("2026-11-10T09:00:00Z"), "2026-11-10T09:00:00Z");
         check(Value::from(1e30), "");
         check(Value::from("soon"), "");
+        check(Value::from(0), "");
+        check(Value::from(0.2), "");
+        check(Value::from(-1), "");
+        check(Value::from(-1_794_301_200_000_i64), "");
+        check(Value::from(i64::MIN), "");
+        check(Value::from("1970-01-01T00:00:00Z"), "");
+        check(Value::from("0001-01-01T00:00:00Z"), "");
     }
 }

@@ -185,12 +185,14 @@ const ARCHIVES: &str = "session_transcript_archives";
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let windows = Table::of(connection, "session_windows")?;
-        if !windows.has_all(&["session_id", "session_key"])
-            || !Table::of(connection, "transcript_events")?.has_all(&["session_id", "seq", "event_json"])
-        {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [
+            ("session_windows", &["session_id", "session_key"]),
+            ("transcript_events", &["session_id", "seq", "event_json"]),
+        ];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let windows = Table::of(connection, "session_windows")?;
         let nodes = nodes(connection)?;
         let columns = [
             "session_id",
@@ -220,9 +222,9 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             found.push(session);
         }
         found.extend(archives(connection, path, &nodes)?);
-        Ok(Some(found))
+        Ok(Ok(found))
     })?;
-    found.ok_or_else(|| database::unknown_schema(path, "session_windows"))
+    found.map_err(|table| database::unknown_schema(path, table))
 }
 
 /// The first event of a transcript.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
-use sess_core::{Source, Timestamp};
+use sess_core::{SessionId, Source, Timestamp};
 
 pub use self::calling::opencode_caller;
 use self::telling::{Message, Part, Revert, Telling};
@@ -86,10 +86,11 @@ fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathB
 
 fn sessions(path: &Path) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
-        let table = Table::of(connection, "session")?;
-        if !table.has("id") || !Table::of(connection, "message")?.has_all(&["session_id", "data"]) {
-            return Ok(None);
+        let wanted: [(_, &[_]); 2] = [("session", &["id"]), ("message", &["session_id", "data"])];
+        if let Some(table) = database::lacking(connection, &wanted)? {
+            return Ok(Err(table));
         }
+        let table = Table::of(connection, "session")?;
         // Of all columns only these: rows hold whole diffs.
         let columns = [
             "id",
@@ -102,17 +103,20 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "time_archived",
         ];
         let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
+        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
     })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "session"))?;
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let id = session_id(&database::text(row, 0)?)?;
+fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
+    let native = database::text(row, 0)?;
+    let id = session_id(&native)?;
     let created_at = database::instant(row, 5);
-    let updated_at = database::instant(row, 6).or(created_at).unwrap_or_default();
+    let last = "SELECT max(time_created) FROM message WHERE session_id = ?1";
+    let said_at = || database::instant_of(connection, last, &native);
+    let updated_at = database::instant(row, 6).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Opencode, id, place, updated_at);
     session.title = title(&database::text(row, 1).unwrap_or_default());
@@ -175,7 +179,8 @@ fn legacy_session(path: &Path) -> Result<Vec<Foreign>> {
         return Err(Error::Format { path: path.to_owned(), what: "it has no id".to_owned() });
     };
     let time = |name: &str| info.get("time").and_then(|time| time.get(name)).and_then(json::instant);
-    let updated_at = time("updated").or(time("created")).unwrap_or_default();
+    let said_at = || legacy_said_at(path, &id);
+    let updated_at = time("updated").or(time("created")).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Opencode, id, place, updated_at);
     session.title = title(json::field(&info, "title").unwrap_or_default());
@@ -186,22 +191,37 @@ fn legacy_session(path: &Path) -> Result<Vec<Foreign>> {
     Ok(vec![session])
 }
 
+/// Returns the directory that a session is in that has a file for each of its messages, as
+/// `storage/session/<project>/<id>.json`.
+fn legacy_storage(path: &Path) -> Option<&Path> {
+    path.ancestors().nth(3)
+}
+
+/// Returns when the last message was said that has a file.
+fn legacy_said_at(path: &Path, id: &SessionId) -> Option<Timestamp> {
+    let messages = files::entries(&legacy_storage(path)?.join("message").join(id.as_str())).ok()?;
+    let message = legacy_document(&messages.iter().rfind(|item| !item.is_dir)?.path)?;
+    json::instant(message.get("time")?.get("created")?)
+}
+
+fn legacy_document(path: &Path) -> Option<Value> {
+    object(files::document(path).ok().and_then(|it| String::from_utf8(it).ok()))
+}
+
 /// Reads messages and parts that have a file each, in the order of their ids.
 fn read_legacy(session: &Foreign, mut telling: Telling<'_, '_>) -> Result<Told> {
-    // From `storage/session/<project>/<id>.json`.
-    let Some(storage) = session.place.path.ancestors().nth(3) else {
+    let Some(storage) = legacy_storage(&session.place.path) else {
         return Err(Error::Gone(session.place.path.clone()));
     };
-    let document = |path: &Path| object(files::document(path).ok().and_then(|it| String::from_utf8(it).ok()));
     let named = |dir: &Path| -> Result<Vec<(String, PathBuf)>> {
         let items = files::entries(dir)?.into_iter().filter(|item| !item.is_dir);
         Ok(items.filter_map(|it| Some((it.name.strip_suffix(".json")?.to_owned(), it.path))).collect())
     };
     for (id, path) in named(&storage.join("message").join(session.id.as_str()))? {
-        let info = document(&path);
+        let info = legacy_document(&path);
         let at = info.as_ref().and_then(|info| json::instant(info.get("time")?.get("created")?));
         let parts = named(&storage.join("part").join(&id))?;
-        let parts = parts.into_iter().map(|(id, path)| Part { id, data: document(&path) }).collect();
+        let parts = parts.into_iter().map(|(id, path)| Part { id, data: legacy_document(&path) }).collect();
         if telling.message(Message { id, at, info, parts }).is_break() {
             break;
         }

@@ -22,7 +22,8 @@ pub struct Foreign {
     pub cwd: Option<String>,
     pub branch: Option<String>,
     pub created_at: Option<Timestamp>,
-    /// When something was last said in it.
+    /// When something was last said in it. A reader that finds nothing out about that leaves 1970, for which the
+    /// catalogue puts when the file last changed.
     pub updated_at: Timestamp,
     /// The session that it was started from, when it is a sub-agent's.
     pub parent: Option<SessionId>,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sess_core::{
-    SessionId,
+    SessionId, Timestamp,
     message::{Block, Role},
     transcript::{self, Heading, Item, SUB_SESSION_END, Tools, Window},
 };
@@ -157,22 +157,29 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Reads a session; what sub-agents did stands where they did it, or behind everything
-    /// when the session does not say where.
+    /// Reads a session; what sub-agents did stands where they did it: where the session says so, else by their times,
+    /// or behind everything when nothing tells where.
     fn session(&mut self, foreign: &'a Foreign, reopen: &str, depth: usize) -> Result<Told> {
+        let mut children: Vec<&Foreign> = self
+            .children
+            .values()
+            .copied()
+            .filter(|child| child.parent.as_ref() == Some(&foreign.id) && !self.seen.contains(&child.id))
+            .collect();
+        children.sort_by_key(|child| (child.created_at, &child.id));
+        let mut by_time = if depth < DEPTH_MAX { unlinked(foreign, &children) } else { VecDeque::new() };
         let told = sess_readers::read(foreign, &mut |entry| {
+            while let Some((_, child)) =
+                by_time.pop_front_if(|(began_at, _)| is_after(&entry, *began_at, foreign))
+            {
+                self.child(child, reopen, depth);
+            }
             self.entry(&entry, reopen, depth);
             ControlFlow::Continue(())
         });
         let told = told.map_err(|error| Error::Unavailable(error.to_string()))?;
-        let mut unplaced: Vec<&Foreign> = self
-            .children
-            .values()
-            .copied()
-            .filter(|child| child.parent.as_ref() == Some(&foreign.id))
-            .collect();
-        unplaced.sort_by_key(|child| (child.created_at, &child.id));
-        for child in unplaced {
+        // Those that were shown are not shown again.
+        for child in children {
             self.child(child, reopen, depth);
         }
         Ok(told)
@@ -296,4 +303,51 @@ impl<'a> Reading<'a> {
             }
         }
     }
+}
+
+/// Returns the sub-sessions that nothing in their parent says the place of, and when each began, the first one first;
+/// not those of which nobody knows when.
+///
+/// What says the place of one may stand far behind its beginning, so all of the parent has to be read before the first
+/// can be placed by its time: it is read twice instead of being held.
+fn unlinked<'a>(parent: &Foreign, children: &[&'a Foreign]) -> VecDeque<(Timestamp, &'a Foreign)> {
+    let mut left: HashMap<&SessionId, &Foreign> = children.iter().map(|child| (&child.id, *child)).collect();
+    if left.is_empty() {
+        return VecDeque::new();
+    }
+    // What cannot be read is told by who reads it next.
+    let _told = sess_readers::read(parent, &mut |entry| {
+        for block in entry.body.content.iter().filter(|_| !entry.is_taken_back) {
+            if let Block::SubSession { session_id } = block {
+                left.remove(session_id);
+            }
+        }
+        if left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let mut began: Vec<_> = left.into_values().filter_map(|child| Some((began_at(child)?, child))).collect();
+    began.sort_by_key(|(began_at, child)| (*began_at, &child.id));
+    began.into()
+}
+
+/// Returns when a session began: as its list says, else when its first message was said.
+fn began_at(child: &Foreign) -> Option<Timestamp> {
+    let mut first = child.created_at;
+    if first.is_none() {
+        let _told = sess_readers::read(child, &mut |entry| {
+            first = Some(entry.body.timestamp).filter(|_| has_time(&entry, child));
+            ControlFlow::Break(())
+        });
+    }
+    first
+}
+
+/// Tells whether a message was said after an instant. What was taken back shows nothing that could stand behind it.
+fn is_after(entry: &Entry, instant: Timestamp, of: &Foreign) -> bool {
+    !entry.is_taken_back && entry.body.timestamp > instant && has_time(entry, of)
+}
+
+/// Tells whether a message has a time of its own. Without one it has that of its session, which is the end where the
+/// beginning is not known: then nothing stands before it.
+fn has_time(entry: &Entry, of: &Foreign) -> bool {
+    of.created_at.is_some() || entry.body.timestamp != of.updated_at
 }

@@ -169,6 +169,79 @@ async fn a_sub_agent_stands_where_it_ran_and_secrets_are_masked() {
 }
 
 #[tokio::test]
+async fn a_sub_agent_that_no_call_names_stands_where_its_time_says() {
+    let machine = Machine::of(&["gemini-cli"]);
+    let child = ".gemini/tmp/acme-api/chats/7f3c2a10-55aa-4d1e-b8a2-90c1d2e3f401/explorer-2c9d.jsonl";
+    let child = machine.home.path().join(child);
+    let written = fs::read_to_string(&child).expect("read");
+    let is_in_order = async |parts: [&str; 5], around: Option<&str>| {
+        let session_id = "gemini:7f3c2a10".to_owned();
+        let ask = ReadSession { session_id, around: around.map(str::to_owned), ..ReadSession::default() };
+        let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+        let at =
+            |part: &str| read.transcript.find(part).unwrap_or_else(|| panic!("{part}: {}", read.transcript));
+        assert!(parts.map(at).is_sorted(), "{}", read.transcript);
+        assert_eq!(read.transcript.matches("## sub-session").count(), 1, "{}", read.transcript);
+    };
+    let (before, after) = ("Port 8080 (config.toml).", "Make it configurable");
+    let [opened, said, closed] =
+        ["## sub-session explorer-2c9d (explorer)", "main.rs:14", "## end of sub-session"];
+    for around in [None, Some("g1"), Some("g5")] {
+        is_in_order([before, opened, said, closed, after], around).await;
+    }
+    // Its first message tells when it began, where it does not say that itself.
+    fs::write(&child, written.replace("startTime", "elsewhen")).expect("written");
+    is_in_order([before, opened, said, closed, after], None).await;
+    // Nothing was said after it began, or nobody knows when it did.
+    fs::write(&child, written.replace("T09:16:", "T09:59:")).expect("written");
+    is_in_order([before, after, opened, said, closed], None).await;
+    fs::write(&child, written.replace("startTime", "elsewhen").replace("timestamp", "at")).expect("written");
+    is_in_order([before, after, opened, said, closed], None).await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_a_call_names_stands_there_whenever_it_began() {
+    let machine = Machine::of(&[]);
+    let id = "00000000-0000-4000-8000-00000000000a";
+    let dir = machine.home.path().join(".claude/projects/-first");
+    fs::create_dir_all(dir.join(id).join("subagents")).expect("made");
+    let record = |minute: u32, kind: &str, content: &Value, agent: Option<&str>| {
+        let mut record = serde_json::json!({
+            "type": kind, "uuid": format!("u{minute}"), "sessionId": id, "cwd": "/first",
+            "parentUuid": minute.checked_sub(1).map(|before| format!("u{before}")),
+            "timestamp": format!("2026-11-10T12:{minute:02}:00Z"), "message": {"role": kind, "content": content},
+        });
+        if let Some(agent) = agent {
+            record["toolUseResult"] = serde_json::json!({"agentId": agent});
+        }
+        format!("{record}\n")
+    };
+    let result = |call: &str, text: &str| serde_json::json!([{"type": "tool_result", "tool_use_id": call, "content": text}]);
+    let lines = [
+        record(0, "user", &"Hello".into(), None),
+        record(
+            1,
+            "assistant",
+            &serde_json::json!([{"type": "tool_use", "id": "c", "name": "Task", "input": {}}]),
+            None,
+        ),
+        // `linked` is at work.
+        record(2, "user", &result("b", "another result"), None),
+        record(3, "user", &result("c", "what it found"), Some("linked")),
+        record(4, "assistant", &"Done".into(), None),
+    ];
+    fs::write(dir.join(format!("{id}.jsonl")), lines.concat()).expect("written");
+    for (name, second) in [("linked", "12:01:30"), ("free", "12:03:30")] {
+        let line = record(0, "user", &format!("task of {name}").into(), None).replace("12:00:00", second);
+        fs::write(dir.join(id).join("subagents").join(format!("agent-{name}.jsonl")), line).expect("written");
+    }
+    let read = machine.read(id).await.expect("read");
+    let at = |part: &str| read.transcript.find(part).unwrap_or_else(|| panic!("{part}: {}", read.transcript));
+    let order = ["Hello", "another result", "task of linked", "what it found", "task of free", "Done"];
+    assert!(order.map(at).is_sorted(), "{}", read.transcript);
+}
+
+#[tokio::test]
 async fn the_calling_session_is_recognised_in_its_agents_files() {
     let machine = Machine::of(&["claude-code", "codex"]);
     let signals =

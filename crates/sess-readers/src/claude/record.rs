@@ -87,7 +87,7 @@ pub(super) fn is_known(kind: &str) -> bool {
 
 impl Record<'_> {
     pub(super) fn at(&self) -> Option<Timestamp> {
-        self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339)
+        self.timestamp.as_deref().and_then(json::rfc3339)
     }
 
     pub(super) fn is_message(&self) -> bool {
@@ -165,15 +165,29 @@ pub(super) fn block(mut part: Value) -> Option<Block> {
             let arguments = part.get_mut("input").map(Value::take).unwrap_or_default();
             json::tool_call(&owned(&part, "id"), &owned(&part, "name"), arguments)
         }
-        "image" => {
-            let source = part.get("source").unwrap_or(&Value::Null);
-            Block::Image { mime_type: owned(source, "media_type"), data: owned(source, "data") }
-        }
+        kind @ ("image" | "document") => attached(kind, &part),
         _ => match part {
             Value::Object(fields) => json::other(fields),
             _ => return None,
         },
     })
+}
+
+/// Returns an image or a document: `source` has its bytes, its text, or where it is.
+fn attached(kind: &str, part: &Value) -> Block {
+    let source = part.get("source").unwrap_or(&Value::Null);
+    let text = |name: &str| json::field(source, name).unwrap_or_default();
+    let title = json::field(part, "title").unwrap_or_default();
+    let (mime_type, data) = (text("media_type"), text("data"));
+    match (kind, text("type")) {
+        ("image", "url") if mime_type.is_empty() => json::file(title, "image/*", text("url")),
+        (_, "url") => json::file(title, mime_type, text("url")),
+        (_, "file") => json::file(if title.is_empty() { text("file_id") } else { title }, mime_type, ""),
+        ("image", _) => Block::Image { mime_type: mime_type.to_owned(), data: data.to_owned() },
+        (_, "text") if title.is_empty() && !data.is_empty() => json::text(format!("[document]\n{data}")),
+        (_, "text") if !data.is_empty() => json::text(format!("[document: {title}]\n{data}")),
+        _ => json::file(title, mime_type, &format!("data:{mime_type};base64,{data}")),
+    }
 }
 
 /// What a session may be called, in the order that Claude Code itself goes by.

@@ -1,13 +1,13 @@
 //! What Codex's own indexes know of its threads. They drift, so they only decorate.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, fs, io, path::Path};
 
 use serde::Deserialize;
 
 use crate::{
-    Foreign, Listing,
+    Error, Foreign, Listing,
     database::{self, Table},
-    files::{self, Lines},
+    files::Lines,
     json,
     session::session_id,
 };
@@ -31,18 +31,24 @@ struct Thread {
 impl Index {
     pub(super) fn of(root: &Path, listing: &mut Listing<'_>) -> Self {
         let mut index = Self::default();
-        if let Ok(lines) = Lines::open(&root.join("session_index.jsonl")) {
-            index.add_names(lines);
+        let mut problem = |error: Error| {
+            listing
+                .problem(format!("{error}; sessions are listed without the names and parents that it has"));
+        };
+        match Lines::open(&root.join("session_index.jsonl")) {
+            Ok(lines) => index.add_names(lines),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => problem(error),
         }
         // The number rises with the schema; an older file may be left beside the current one.
         let number = |name: &str| name.strip_prefix("state_")?.strip_suffix(".sqlite")?.parse::<u32>().ok();
-        let states = files::entries(root).unwrap_or_default();
-        let state = states.iter().filter(|item| !item.is_dir).max_by_key(|item| number(&item.name));
-        if let Some(state) = state.filter(|item| number(&item.name).is_some())
-            && let Err(error) = index.add_threads(&state.path)
+        // A link counts, though it is not followed: what is not read has to be told.
+        let states = fs::read_dir(root).into_iter().flatten().flatten();
+        let states = states.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())));
+        if let Some((_, state)) = states.max()
+            && let Err(error) = index.add_threads(&state)
         {
-            listing
-                .problem(format!("{error}; sessions are listed without the names and parents that it has"));
+            problem(error);
         }
         index
     }
@@ -61,9 +67,16 @@ impl Index {
         }
     }
 
+    /// Adds what a database knows. One of a shape that is not known here is refused after what it has was taken.
     fn add_threads(&mut self, path: &Path) -> crate::Result<()> {
-        let (threads, edges) = database::look(path, |connection| {
+        // Older releases keep the names in the other file.
+        let has_names = !self.threads.is_empty();
+        let (threads, edges, is_known) = database::look(path, |connection| {
             let table = Table::of(connection, "threads")?;
+            // One that was just made has nothing yet.
+            let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)";
+            let is_known = table.has("id") && (has_names || table.has("name"))
+                || connection.query_row(is_empty, (), |row| row.get(0))?;
             let columns = ["id", "name", "preview", "first_user_message", "rollout_path", "agent_nickname"];
             let mut threads = Vec::new();
             if table.has("id") {
@@ -87,7 +100,7 @@ impl Index {
                     edges.extend(database::text(row, 0).zip(database::text(row, 1)));
                 }
             }
-            Ok((threads, edges))
+            Ok((threads, edges, is_known))
         })?;
         for (id, name, preview, rollout, nickname) in threads {
             let thread = self.threads.entry(id).or_default();
@@ -97,7 +110,7 @@ impl Index {
         for (child, parent) in edges {
             self.threads.entry(child).or_default().parent = Some(parent);
         }
-        Ok(())
+        if is_known { Ok(()) } else { Err(database::unknown_schema(path, "threads")) }
     }
 
     /// Returns the name of the file that a thread goes on in.

@@ -40,7 +40,7 @@ pub(super) struct ItemGist<'a> {
 
 impl Line<'_> {
     pub(super) fn at(&self) -> Option<Timestamp> {
-        self.timestamp.as_deref().and_then(Timestamp::parse_rfc3339)
+        self.timestamp.as_deref().and_then(json::rfc3339)
     }
 
     pub(super) fn payload(&self) -> Option<Value> {

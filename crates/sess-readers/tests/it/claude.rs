@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use sess_readers::Foreign;
 
-use crate::homes::{list, told, words};
+use crate::homes::{list, messages, told, words};
 
 const ID: &str = "00000000-0000-4000-8000-00000000000a";
 
@@ -155,5 +155,58 @@ fn a_long_line_at_its_beginning_does_not_hide_when_a_session_began() {
         let session = listed(home.path());
         let began = session.created_at.map(|at| at.to_string());
         assert_eq!((began.as_deref(), session.title.as_str()), (Some("2026-11-10T12:00:00Z"), "Hello"));
+    }
+}
+
+#[test]
+fn what_was_attached_is_named_by_what_is_known_of_it() {
+    let data = "A".repeat(16_000);
+    let attached = [
+        (
+            json!({"type": "document", "title": "spec.pdf",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": data}}),
+            "[file: spec.pdf, application/pdf, 12 kB]",
+        ),
+        (
+            json!({"type": "document", "source": {"media_type": "application/pdf", "data": data}}),
+            "[file: application/pdf, 12 kB]",
+        ),
+        (
+            json!({"type": "document", "source": {"type": "url", "url": "https://x/spec.pdf"}}),
+            "[file: https://x/spec.pdf]",
+        ),
+        (
+            json!({"type": "document", "title": "notes.txt",
+                "source": {"type": "text", "media_type": "text/plain", "data": "what to do"}}),
+            "[document: notes.txt]\nwhat to do",
+        ),
+        (
+            json!({"type": "document", "source": {"type": "text", "data": "what to do"}}),
+            "[document]\nwhat to do",
+        ),
+        (
+            json!({"type": "document", "title": "all", "source": {"type": "file", "file_id": "f1"}}),
+            "[file: all]",
+        ),
+        (
+            json!({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}),
+            "[file: https://x/y.png, image/*]",
+        ),
+        (
+            json!({"type": "image", "source": {"type": "url", "media_type": "image/png", "url": "https://x/y"}}),
+            "[file: https://x/y, image/png]",
+        ),
+        (json!({"type": "image", "source": {"type": "file", "file_id": "f1"}}), "[file: f1]"),
+        (
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}),
+            "[image: image/png, 12 kB]",
+        ),
+    ];
+    for (part, named) in attached {
+        let mut record = said(2, Some("u1"), "user", "");
+        record["message"]["content"] = json!([part]);
+        let home = home(&[record]);
+        let text = messages(&listed(home.path()));
+        assert!(text.contains(&format!("## user\n{named}\n")), "{named}: {text}");
     }
 }

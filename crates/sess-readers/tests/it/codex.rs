@@ -150,8 +150,8 @@ fn the_index_says_which_file_a_thread_goes_on_in_when_it_has_several() {
     assert_eq!(read(temp.path(), A), "second");
     let state = rusqlite::Connection::open(temp.path().join(".codex/state_5.sqlite")).expect("made");
     let named = format!("/elsewhere/rollout-2026-11-10T12-00-00-{A}.jsonl");
-    state.execute_batch("CREATE TABLE threads (id TEXT, rollout_path TEXT, preview TEXT)").expect("made");
-    state.execute("INSERT INTO threads VALUES (?1, ?2, 'x')", [A, &named]).expect("written");
+    state.execute_batch("CREATE TABLE threads (id TEXT, name TEXT, rollout_path TEXT)").expect("made");
+    state.execute("INSERT INTO threads VALUES (?1, 'x', ?2)", [A, &named]).expect("written");
     drop(state);
     assert_eq!(read(temp.path(), A), "first");
 }
@@ -297,4 +297,48 @@ fn an_index_that_cannot_be_read_costs_the_names_in_it_and_an_old_one_is_not_aske
     assert_eq!(titles(), (false, 0));
     fs::write(temp.path().join(".codex/state_12.sqlite"), &bytes).expect("written");
     assert_eq!(titles(), (true, 0));
+}
+
+#[test]
+fn an_index_of_an_unknown_shape_and_one_that_is_a_link_are_told_of_once() {
+    let check = |change: &dyn Fn(&Path), names: &str| {
+        let temp = copy("codex");
+        let state = temp.path().join(".codex/state_5.sqlite");
+        fs::remove_file(temp.path().join(".codex/session_index.jsonl")).expect("removed");
+        change(&state);
+        let (sessions, problems) = list(temp.path());
+        let end = "; sessions are listed without the names and parents that it has";
+        assert_eq!((sessions.len(), problems.len()), (4, 1), "{problems:?}");
+        assert!(problems[0].contains(names) && problems[0].ends_with(end), "{problems:?}");
+    };
+    let run = |path: &Path, sql: &str| {
+        rusqlite::Connection::open(path).expect("opened").execute_batch(sql).expect("run");
+    };
+    let unknown = "state_5.sqlite is not in a format that is known here: it has no table `threads`";
+    check(&|state| run(state, "DROP TABLE threads"), unknown);
+    check(&|state| run(state, "ALTER TABLE threads RENAME COLUMN name TO label"), unknown);
+    check(&|state| run(state, "ALTER TABLE threads RENAME COLUMN id TO thread_id"), unknown);
+    let link = |path: &Path| {
+        let elsewhere = path.with_extension("elsewhere");
+        fs::rename(path, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(elsewhere, path).expect("linked");
+    };
+    check(&link, "state_5.sqlite cannot be read: it is a link, and links are not followed");
+    check(
+        &|state| {
+            let names = state.with_file_name("session_index.jsonl");
+            fs::write(&names, "").expect("written");
+            link(&names);
+        },
+        "session_index.jsonl cannot be read: it is a link, and links are not followed",
+    );
+}
+
+#[test]
+fn an_index_without_names_is_as_good_as_ever_where_older_releases_kept_them() {
+    let temp = copy("codex");
+    let state = rusqlite::Connection::open(temp.path().join(".codex/state_5.sqlite")).expect("opened");
+    state.execute_batch("ALTER TABLE threads DROP COLUMN name").expect("run");
+    drop(state);
+    assert_eq!(list(temp.path()).1, Vec::<String>::new());
 }

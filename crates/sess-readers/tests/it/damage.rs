@@ -138,14 +138,41 @@ fn an_empty_file_and_one_with_only_a_header_are_no_sessions() {
     }
 }
 
+/// Sessions that older releases kept as lines; the samples have none.
+const LEGACY: [(&str, &str, &str); 2] = [
+    (
+        "openclaw",
+        ".openclaw/agents/main/sessions/bad.jsonl",
+        r#"{"type":"session","id":"bad","cwd":"/home/dev"}"#,
+    ),
+    (
+        "goose",
+        ".local/share/goose/sessions/20250101_bad.jsonl",
+        r#"{"working_dir":"/home/dev","description":"Bad"}"#,
+    ),
+];
+
+/// Hands over each format with a record a line: a home, where a session of it is, its header, and the ids of the
+/// others.
+fn each_of_lines(check: impl Fn(&Path, &str, &str, &[String])) {
+    for (agent, path, header) in LEGACY {
+        let home = copy(agent);
+        fs::create_dir_all(home.path().join(path).parent().expect("a directory")).expect("made");
+        check(home.path(), path, header, &ids(home.path()));
+    }
+    for case in &LINES {
+        let copy = case.copy();
+        // Cursor writes none, so a record of a kind that is not known stands there.
+        let header = if case.agent == "cursor" { b"{}" } else { copy.lines()[0].trim_ascii_end() };
+        let header = str::from_utf8(header).expect("text");
+        check(copy.home.path(), case.path, header, &copy.others);
+    }
+}
+
 #[test]
 fn a_file_of_which_nothing_can_be_read_is_left_out_and_told_of() {
-    let openclaw = Case { agent: "openclaw", path: ".openclaw/agents/main/sessions/bad.jsonl", id: "bad" };
-    let home = copy(openclaw.agent);
-    fs::create_dir_all(home.path().join(openclaw.path).parent().expect("a directory")).expect("made");
-    let others = ids(home.path());
     let garbage = [&b"\0\x01\xff\n\x80not json\n{\n"[..], b"\xff\xfe"];
-    let check = |home: &Path, path: &str, others: &[String]| {
+    each_of_lines(|home, path, _, others| {
         for content in garbage {
             fs::write(home.join(path), content).expect("written");
             let (_, problems) = list(home);
@@ -158,12 +185,29 @@ fn a_file_of_which_nothing_can_be_read_is_left_out_and_told_of() {
         // Somebody begins to write it.
         fs::write(home.join(path), "{\"type\":").expect("written");
         assert_eq!(list(home).1, Vec::<String>::new(), "{path}");
-    };
-    check(home.path(), openclaw.path, &others);
-    for case in &LINES {
-        let copy = case.copy();
-        check(copy.home.path(), case.path, &copy.others);
-    }
+    });
+}
+
+#[test]
+fn a_file_whose_lines_are_damaged_but_for_its_header_is_left_out_and_told_of() {
+    each_of_lines(|home, path, header, others| {
+        let problems = |rest: &[u8]| {
+            fs::write(home.join(path), [header.as_bytes(), b"\n", rest].concat()).expect("written");
+            assert_eq!(&ids(home)[..], others, "{path}");
+            list(home).1
+        };
+        let long = b"{\"broken\n".repeat(20_000);
+        for rest in [&b"{\"broken\n{\"broken\n"[..], b"{\"broken\n{}", b"{\"type\":\"\xff\"}\n", &long] {
+            let problems = problems(rest);
+            let end = "some of its lines are no records; what is in it is left out";
+            assert!(problems.len() == 1 && problems[0].ends_with(end), "{path}: {problems:?}");
+            assert!(problems[0].contains(path), "{problems:?}");
+        }
+        // Nobody said anything, or somebody is about to.
+        for rest in [&b""[..], b"{\"type\":\"hologram\"}\n{}\n[]\n", b"\r\n \n", b"{\"broken"] {
+            assert_eq!(problems(rest), Vec::<String>::new(), "{path}");
+        }
+    });
 }
 
 #[test]

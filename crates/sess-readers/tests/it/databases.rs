@@ -330,7 +330,6 @@ fn missing_and_future_times_and_parents_in_a_circle_are_borne() {
     let future = "253402207200000";
     let wrong = changed("opencode", &format!("UPDATE session SET time_updated = {future}"));
     assert!(wrong.contains("updated: 2") && !wrong.contains("updated: 9999-"), "{wrong}");
-    check("opencode", "UPDATE session SET time_updated = 'soon', time_created = ''", "updated: 1970-");
     check("opencode", "UPDATE message SET time_created = 9e99; UPDATE part SET data = data", "## assistant");
     // What is said to have started itself is a session like others.
     let check_top = |agent: &str, sql: &str| {
@@ -357,6 +356,93 @@ fn missing_and_future_times_and_parents_in_a_circle_are_borne() {
         "Sent: log81.txt",
     );
     check("crush", "UPDATE sessions SET parent_session_id = id, updated_at = 1794470420123", "08:00:20.123Z");
-    check("crush", "UPDATE messages SET created_at = -1", "1969-12-31T23:59:59Z");
-    check("zed", "UPDATE threads SET parent_id = id, created_at = '', updated_at = ''", "updated: 1970-");
+}
+
+#[test]
+fn a_session_without_a_time_has_that_of_its_last_message_or_of_its_file() {
+    // What stands for no time: nothing, what is no time, zero and less.
+    for none in ["NULL", "''", "'soon'", "0", "-1", "-1794301200000", "'0001-01-01T00:00:00Z'"] {
+        let check = |agent: &str, session: &str, messages: Option<&str>, last: Option<&str>| {
+            let home = copy(agent);
+            let (_, path) = DATABASES.into_iter().find(|(name, _)| *name == agent).expect("known");
+            let database = Connection::open(home.path().join(path)).expect("opened");
+            // The schema may want a number, and damage asks nobody.
+            let schema = "PRAGMA writable_schema = ON;
+                UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE type = 'table';
+                PRAGMA writable_schema = RESET;";
+            database.execute_batch(schema).expect("lenient");
+            let run = |sql: &str| {
+                database.execute_batch(&sql.replace("NONE", none)).unwrap_or_else(|error| {
+                    panic!("{agent}: {sql}: {error}");
+                });
+            };
+            let times = || {
+                let (sessions, problems) = list(home.path());
+                assert_eq!(problems, Vec::<String>::new(), "{agent} {none}");
+                let found = sessions.into_iter().filter(|it| it.place.path == home.path().join(path));
+                found.map(|it| (it.created_at, it.updated_at, it.changed_at())).collect::<Vec<_>>()
+            };
+            run(session);
+            if let Some(last) = last {
+                let found: Vec<_> =
+                    times().into_iter().map(|(created, at, _)| (created, at.to_string())).collect();
+                assert!(found.contains(&(None, last.to_owned())), "{agent} {none}: {found:?}");
+            }
+            run(messages.unwrap_or_default());
+            let found = times();
+            assert!(!found.is_empty(), "{agent}");
+            for (created_at, updated_at, changed_at) in found {
+                assert_eq!((created_at, Some(updated_at)), (None, changed_at), "{agent} {none}");
+            }
+        };
+        check(
+            "opencode",
+            "UPDATE session SET time_created = NONE, time_updated = NONE",
+            Some("UPDATE message SET time_created = NONE"),
+            Some("2026-11-09T04:53:25Z"),
+        );
+        check(
+            "goose",
+            "UPDATE sessions SET created_at = NONE, updated_at = NONE",
+            Some("UPDATE messages SET created_timestamp = NONE"),
+            Some("2026-11-12T08:01:40Z"),
+        );
+        check(
+            "crush",
+            "DROP TRIGGER IF EXISTS update_sessions_updated_at; DROP TRIGGER IF EXISTS update_messages_updated_at;
+             UPDATE sessions SET created_at = NONE, updated_at = NONE",
+            Some("UPDATE messages SET created_at = NONE"),
+            None,
+        );
+        check("zed", "UPDATE threads SET created_at = NONE, updated_at = NONE", None, None);
+        check(
+            "docker-agent",
+            "UPDATE sessions SET created_at = NONE",
+            Some("UPDATE session_items SET message_json = replace(message_json, 'created_at', 'x')"),
+            None,
+        );
+    }
+}
+
+#[test]
+fn a_database_that_lacks_a_table_is_refused_by_the_name_of_that_table() {
+    let check = |agent: &str, table: &str| {
+        let text = changed(agent, &format!("PRAGMA foreign_keys = OFF; DROP TABLE {table};"));
+        let told =
+            format!("it has no table `{table}` with the columns that sessions are read from; what is in it");
+        assert!(text.contains(&told), "{agent}: {text}");
+    };
+    for table in ["session", "message"] {
+        check("opencode", table);
+    }
+    for agent in ["goose", "crush"] {
+        check(agent, "sessions");
+        check(agent, "messages");
+    }
+    check("docker-agent", "sessions");
+    check("docker-agent", "session_items");
+    check("openclaw", "session_windows");
+    check("openclaw", "transcript_events");
+    check("zed", "threads");
+    check("cursor", "cursorDiskKV");
 }

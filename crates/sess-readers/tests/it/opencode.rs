@@ -129,3 +129,27 @@ fn a_lost_file_of_the_old_store_costs_itself() {
     let text = written(home.path());
     assert!(text.ends_with("still here\n--- Told { bad: 2, unknown: 0, is_torn: false }\n\n"), "{text}");
 }
+
+#[test]
+fn a_session_of_files_without_a_time_has_that_of_its_last_message_or_of_its_own() {
+    let home = copy("opencode");
+    let storage = home.path().join(".local/share/opencode/storage");
+    let replace = |path: &str, from: &str, to: &str| {
+        let path = storage.join(path);
+        let text = fs::read_to_string(&path).expect("read");
+        fs::write(&path, text.replace(from, to)).expect("written");
+    };
+    let session = || {
+        let (sessions, problems) = list(home.path());
+        assert_eq!(problems, Vec::<String>::new());
+        sessions.into_iter().find(|session| session.id.as_str() == "ses_legacy0001").expect("listed")
+    };
+    let own = "session/b2f1c0d9e8a7f6e5d4c3b2a1908f7e6d5c4b3a29/ses_legacy0001.json";
+    replace(own, "\"created\"", "\"began\"");
+    replace(own, "\"updated\"", "\"updated\": -5, \"later\"");
+    let found = session();
+    assert_eq!((found.created_at, &*found.updated_at.to_string()), (None, "2026-07-16T11:06:40Z"));
+    replace("message/ses_legacy0001/msg_legacy01.json", "\"created\"", "\"created\": 0, \"began\"");
+    let found = session();
+    assert_eq!((found.created_at, Some(found.updated_at)), (None, found.changed_at()));
+}
