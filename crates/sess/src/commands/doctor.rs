@@ -216,7 +216,9 @@ fn retention(kept: &Retention) -> String {
                     unsaved => write!(text, ", {unsaved} without a snapshot: `sess snapshot` takes them"),
                 };
             }
-            let _infallible = write!(text, "; to keep all, write {} there", sweep.remedy);
+            if !sweep.keeps_all() {
+                let _infallible = write!(text, "; to keep all, write {} there", sweep.remedy);
+            }
         }
     }
     if kept.saved > 0 {
