@@ -25,7 +25,7 @@ use crate::{cli, output::Output};
 
 /// How often it looks again when it is watched.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// On narrower terminals a directory is told by its last part, and the branch is left out.
+/// On narrower terminals a directory is told by its last part.
 const WIDE: usize = 110;
 /// The most columns of a directory, on wide and on narrow terminals, and of a branch.
 const DIRECTORY_MAX: usize = 28;
@@ -147,8 +147,7 @@ fn lines(context: &Context, output: &Output, agents: &[LiveAgent]) -> Vec<String
         directory(Path::new(cwd), home.as_deref(), is_wide)
     };
     let branch = |agent: &LiveAgent| {
-        let branch = agent.branch.as_deref().filter(|_| is_wide).unwrap_or_default();
-        truncate_str(branch, BRANCH_MAX, "…").into_owned()
+        truncate_str(agent.branch.as_deref().unwrap_or_default(), BRANCH_MAX, "…").into_owned()
     };
     let said =
         |agent: &LiveAgent| if agent.last_line.is_empty() { &agent.title } else { &agent.last_line }.clone();
@@ -172,7 +171,12 @@ fn lines(context: &Context, output: &Output, agents: &[LiveAgent]) -> Vec<String
     let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     let cells: Vec<Vec<String>> =
         agents.iter().map(|agent| columns.iter().map(|column| (column.1)(agent)).collect()).collect();
-    output.lines(&header, header.len() - 1, &cells, &|row, column| match header[column] {
+    // What was said last gives way first: where an agent is and on which branch is told in few words or not at all.
+    let yielding: Vec<usize> = ["LAST", "BRANCH", "DIRECTORY"]
+        .iter()
+        .filter_map(|name| header.iter().position(|shown| shown == name))
+        .collect();
+    output.lines(&header, &yielding, &cells, &|row, column| match header[column] {
         "STATE" => colour(agents[row].state),
         "UNREAD" => Style::new().bold(),
         "LAST" => Style::new().dim(),

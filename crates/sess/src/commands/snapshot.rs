@@ -115,7 +115,7 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
         _ => Style::new(),
     };
     let header = ["ID", "TITLE", "MESSAGES", "ACTIVE", "TAKEN", "ORIGINAL"];
-    for line in output.lines(&header, 1, &cells, &style) {
+    for line in output.lines(&header, &[1], &cells, &style) {
         output.line(&line)?;
     }
     match rows.snapshots.len() - shown.len() {
