@@ -27,6 +27,8 @@ use crate::{cli, output::Output};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// On narrower terminals a directory is told by its last part.
 const WIDE: usize = 110;
+/// On those that are narrower still, the branch is left out, or nothing would be left of what was said.
+const NARROW: usize = 70;
 /// The most columns of a directory, on wide and on narrow terminals, and of a branch.
 const DIRECTORY_MAX: usize = 28;
 const NARROW_DIRECTORY_MAX: usize = 16;
@@ -141,13 +143,15 @@ fn summary(agents: &[LiveAgent]) -> String {
 /// Returns the table, ready to be printed. Columns in which nobody has anything are left out.
 fn lines(context: &Context, output: &Output, agents: &[LiveAgent]) -> Vec<String> {
     let is_wide = output.width().is_none_or(|width| width >= WIDE);
+    let is_narrow = output.width().is_some_and(|width| width < NARROW);
     let home = context.app.settings().homes.as_ref().map(|homes| homes.home().to_owned());
     let directory = |agent: &LiveAgent| {
         let Some(cwd) = &agent.cwd else { return String::new() };
         directory(Path::new(cwd), home.as_deref(), is_wide)
     };
     let branch = |agent: &LiveAgent| {
-        truncate_str(agent.branch.as_deref().unwrap_or_default(), BRANCH_MAX, "…").into_owned()
+        let branch = agent.branch.as_deref().filter(|_| !is_narrow).unwrap_or_default();
+        truncate_str(branch, BRANCH_MAX, "…").into_owned()
     };
     let said =
         |agent: &LiveAgent| if agent.last_line.is_empty() { &agent.title } else { &agent.last_line }.clone();
