@@ -9,8 +9,9 @@ use sess_app::{SnapshotRow, Snapshots};
 use sess_core::Timestamp;
 
 use super::{
-    Context, Progress,
+    Context,
     list::{FULL_IDS_WIDTH, beginning, telling_len},
+    progress::Progress,
 };
 use crate::{
     cli::{self, SnapshotCommand},
