@@ -10,6 +10,8 @@ use crate::{Foreign, Homes, files};
 const DAY_MS: i64 = 86_400_000;
 /// What Claude Code, Gemini CLI and OpenClaw do when nobody says otherwise.
 const USUAL_DAYS: i64 = 30;
+/// Whoever waits for so long deletes none that anybody will ask for. Claude Code has no word for never.
+const KEEPING_DAYS: i64 = 36_500;
 
 /// An agent's way to delete sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,11 @@ pub enum Age {
 }
 
 impl Sweep {
+    /// Tells whether sessions stay as it is, so that nothing is to be written there.
+    pub fn keeps_all(&self) -> bool {
+        self.after_ms >= KEEPING_DAYS * DAY_MS
+    }
+
     /// Returns when a session may be deleted.
     pub fn due_at(&self, session: &Foreign) -> Timestamp {
         let from = match self.age {
@@ -159,8 +166,9 @@ mod tests {
         let told = found.map(|sweep| {
             assert_eq!(sweep.file, path);
             let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
+            let keeps = if sweep.keeps_all() { ", keeps all" } else { "" };
             let value = sweep.value.unwrap_or_else(|| "-".to_owned());
-            format!("{} h, {value}{problem}", sweep.after_ms / 3_600_000)
+            format!("{} h, {value}{problem}{keeps}", sweep.after_ms / 3_600_000)
         });
         assert_eq!(told.unwrap_or_default(), said, "{settings}");
     }
@@ -173,7 +181,9 @@ mod tests {
         claude(r#"{"cleanupPeriodDays": 7}"#, "168 h, 7");
         claude(r#"{"cleanupPeriodDays": 0}"#, "0 h, 0");
         claude(r#"{"cleanupPeriodDays": "soon"}"#, "720 h, -");
-        claude(r#"{"cleanupPeriodDays": 9999999999}"#, "239999999976 h, 9999999999");
+        claude(r#"{"cleanupPeriodDays": 36499}"#, "875976 h, 36499");
+        claude(r#"{"cleanupPeriodDays": 36500}"#, "876000 h, 36500, keeps all");
+        claude(r#"{"cleanupPeriodDays": 9999999999}"#, "239999999976 h, 9999999999, keeps all");
         claude("{", "720 h, -, unreadable");
         let gemini =
             |settings: &str, said: &str| check(Source::Gemini, ".gemini/settings.json", settings, said);

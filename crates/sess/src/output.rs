@@ -127,15 +127,16 @@ impl Output {
 
     /// Prints rows in columns; in a terminal the column `yielding` gives way when they are too wide.
     pub fn table(&self, header: &[&str], yielding: usize, rows: &[Vec<String>]) -> anyhow::Result<()> {
-        let lines = self.lines(header, yielding, rows, &|_, _| Style::new());
+        let lines = self.lines(header, &[yielding], rows, &|_, _| Style::new());
         self.raw((lines.join("\n") + "\n").as_bytes())
     }
 
-    /// Returns rows in columns; `style` tells how the cell of a row and a column looks.
+    /// Returns rows in columns; `style` tells how the cell of a row and a column looks. In a terminal the first of
+    /// `yielding` gives way when they are too wide, then the others of them.
     pub fn lines(
         &self,
         header: &[&str],
-        yielding: usize,
+        yielding: &[usize],
         rows: &[Vec<String>],
         style: &dyn Fn(usize, usize) -> Style,
     ) -> Vec<String> {
@@ -150,18 +151,7 @@ impl Output {
             }
         }
         if let Some(room) = self.width() {
-            let least = (room / YIELDING_SHARE).max(YIELDING_MIN);
-            let gaps = 2 * (widths.len() - 1);
-            let too_wide = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(room);
-            widths[yielding] =
-                widths[yielding].saturating_sub(too_wide(&widths)).max(widths[yielding].min(least));
-            // What is still too wide is cut where most is left.
-            while too_wide(&widths) > 0 {
-                let Some(widest) = widths.iter_mut().max().filter(|width| **width > YIELDING_MIN) else {
-                    break;
-                };
-                *widest -= 1;
-            }
+            narrow(&mut widths, room, yielding);
         }
         let mut lines = Vec::new();
         for (index, row) in rows.iter().enumerate() {
@@ -200,7 +190,7 @@ impl Output {
         let widths: Vec<usize> = (0..header.len()).map(widest).collect();
         let least = widths.iter().sum::<usize>() - widths[yielding] + 2 * (widths.len() - 1);
         let is_stacked = self.width().is_some_and(|room| least + widths[yielding].min(YIELDED_MIN) > room);
-        let lines = if is_stacked { Vec::new() } else { self.lines(header, yielding, rows, style) };
+        let lines = if is_stacked { Vec::new() } else { self.lines(header, &[yielding], rows, style) };
         if let Some(header) = lines.first() {
             self.line(header)?;
         }
@@ -319,6 +309,24 @@ where
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
         writeln!(writer, "{}", notice(&text))
+    }
+}
+
+/// Takes from columns what does not fit into `room`.
+fn narrow(widths: &mut [usize], room: usize, yielding: &[usize]) {
+    let gaps = 2 * (widths.len() - 1);
+    let too_wide = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(room);
+    let Some((&first, others)) = yielding.split_first() else { return };
+    let least = (room / YIELDING_SHARE).max(YIELDING_MIN);
+    widths[first] = widths[first].saturating_sub(too_wide(widths)).max(widths[first].min(least));
+    // What is still too wide is cut where most is left: of the others that give way, and only then of all.
+    let all: Vec<usize> = (0..widths.len()).collect();
+    for columns in [others, &all] {
+        while too_wide(widths) > 0 {
+            let widest = columns.iter().copied().max_by_key(|&column| widths[column]);
+            let Some(widest) = widest.filter(|&column| widths[column] > YIELDING_MIN) else { break };
+            widths[widest] -= 1;
+        }
     }
 }
 
@@ -506,6 +514,21 @@ mod tests {
     #[test]
     fn control_characters_cannot_steer_the_terminal() {
         assert_eq!(visible("a\u{1b}[2Jb\n\tc\u{7}\u{9b}\u{202e}"), "a␛[2Jb\n\tc␇\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn columns_give_way_in_their_order_and_the_others_last() {
+        let narrowed = |widths: &[usize], room, yielding: &[usize]| {
+            let mut widths = widths.to_vec();
+            narrow(&mut widths, room, yielding);
+            widths
+        };
+        assert_eq!(narrowed(&[11, 20, 60], 100, &[2, 1]), [11, 20, 60]);
+        assert_eq!(narrowed(&[11, 20, 60], 80, &[2, 1]), [11, 20, 45]);
+        assert_eq!(narrowed(&[30, 20, 60], 60, &[2, 1]), [30, 16, 10]);
+        assert_eq!(narrowed(&[30, 20, 60], 60, &[2]), [26, 20, 10]);
+        assert_eq!(narrowed(&[30, 20, 60], 30, &[2, 1]), [10, 8, 8]);
+        assert_eq!(narrowed(&[30, 20, 60], 10, &[2, 1]), [8, 8, 8], "no column goes");
     }
 
     #[test]

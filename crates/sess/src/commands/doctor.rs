@@ -10,7 +10,7 @@ use sess_agent::confine;
 use sess_app::{Kind, Retention, SOON_DAYS};
 use sess_readers::Age;
 
-use super::Context;
+use super::{Context, progress::Progress};
 use crate::{
     cli,
     output::{Output, one_line},
@@ -36,6 +36,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
         return salvage(context, output, &target).await;
     }
     let home = context.home()?;
+    let progress = Progress::new("looking");
     let mut checks = vec![check_home(home), check_config(context), check_sqlite()];
     checks.extend(check_file_system(home));
     checks.push(check_sandbox(context));
@@ -67,6 +68,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
     }
     checks.extend(check_index(context));
     checks.extend(check_retention(context).await);
+    drop(progress);
     let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
     let (is_damaged, has_failed, is_invalid) = (has("damaged"), has("failed"), has("invalid"));
     if output.json {
@@ -216,7 +218,9 @@ fn retention(kept: &Retention) -> String {
                     unsaved => write!(text, ", {unsaved} without a snapshot: `sess snapshot` takes them"),
                 };
             }
-            let _infallible = write!(text, "; to keep all, write {} there", sweep.remedy);
+            if !sweep.keeps_all() {
+                let _infallible = write!(text, "; to keep all, write {} there", sweep.remedy);
+            }
         }
     }
     if kept.saved > 0 {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sess_app::{Handoff, handoff::begin_command};
 use sess_work::quoted;
 
-use super::Context;
+use super::{Context, progress::Progress};
 use crate::{cli, output::Output, private};
 
 /// What `--json` prints.
@@ -30,7 +30,9 @@ struct Printed {
 }
 
 pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyhow::Result<()> {
+    let progress = Progress::new("reading");
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
+    drop(progress);
     let cwd = handoff.session.cwd.clone();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
     let resume = handoff.resume.as_ref().map(|words| line(cwd.as_deref(), words));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sess_app::ReadHistory;
 use sess_core::{Timestamp, exchange::is_control_word};
 
-use super::Context;
+use super::{Context, progress::Progress};
 use crate::{
     cli,
     output::{Output, Usage, one_line, visible},
@@ -30,7 +30,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::History) -> anyh
         include_tools: args.tools,
         redaction: context.redaction,
     };
+    let progress = Progress::new("reading");
     let history = context.app.history(&context.caller, &ask).await?;
+    drop(progress);
     if output.json {
         return output.data(&history);
     }

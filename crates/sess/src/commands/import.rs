@@ -7,7 +7,7 @@ use serde_json::json;
 use sess_app::{App, Caller, Import, ImportedFile};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{Context, Progress};
+use super::{Context, progress::Progress};
 use crate::{
     cli,
     output::{Output, ReaderGone, exit_code, visible},
@@ -29,17 +29,10 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
         });
     }
     let progress = Progress::new("importing");
+    progress.set(0, all);
     let mut worst = 0;
     let mut done = 0;
-    loop {
-        let finished = tokio::select! {
-            finished = running.join_next() => finished,
-            () = tokio::time::sleep(Progress::STEP) => {
-                progress.set(done, all);
-                continue;
-            }
-        };
-        let Some(finished) = finished else { break };
+    while let Some(finished) = running.join_next().await {
         let (file, outcome) = finished?;
         done += 1;
         progress.set(done, all);
@@ -106,6 +99,8 @@ fn acknowledge(output: &Output, file: &std::path::Path, session: &Import) -> any
 }
 
 pub async fn export(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {
+    // In a terminal what is printed shows how far it is, and the two would run into each other.
+    let progress = (!output.is_terminal()).then(|| Progress::new("exporting"));
     let mut outcome = Ok(());
     let mut print = |text: &str| {
         outcome = output.json_text(text);
@@ -113,6 +108,7 @@ pub async fn export(context: &Context, output: &Output, reference: &str) -> anyh
         if outcome.is_err() { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     };
     let exported = context.app.export(&context.caller, reference, &mut print).await;
+    drop(progress);
     outcome?;
     Ok(exported?)
 }

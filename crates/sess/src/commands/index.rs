@@ -6,7 +6,7 @@ use indicatif::HumanBytes;
 use serde_json::json;
 use sess_app::{IndexSize, IndexState, Indexing};
 
-use super::{Context, Progress};
+use super::{Context, progress::Progress};
 use crate::{cli, output::Output};
 
 /// How many sessions that could not be read are named.
@@ -16,7 +16,9 @@ const INTERRUPTED: u8 = 130;
 
 pub async fn run(context: &Context, output: &Output, args: cli::Index) -> anyhow::Result<ExitCode> {
     if args.status {
+        let progress = Progress::new("looking for sessions");
         let state = context.app.index_state(&context.caller).await?;
+        drop(progress);
         if output.json {
             output.data(&state)?;
         } else {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sess_app::{ListSessions, Listed, Listing, Scope};
 use sess_core::{SessionId, Timestamp, policy::Standing, reference::PREFIX_LEN_MIN};
 
-use super::Context;
+use super::{Context, progress::Progress};
 use crate::{
     cli,
     config::now,
@@ -23,7 +23,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::List) -> anyhow:
         query: args.query,
         include_archived: args.archived,
     };
+    let progress = Progress::new("looking for sessions");
     let listing = context.app.list_sessions(&context.caller, &ask).await?;
+    drop(progress);
     if output.json {
         return output.data(&listing);
     }

@@ -18,6 +18,7 @@ pub mod node;
 pub mod open;
 pub mod overview;
 pub mod plan;
+pub mod progress;
 pub mod ps;
 pub mod read;
 pub mod run;
@@ -36,10 +37,8 @@ pub mod work;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_app::{App, Caller, Redaction, Signals};
 use sess_core::{
     agent::Team,
@@ -47,6 +46,7 @@ use sess_core::{
     session::Session,
 };
 
+use self::progress::Progress;
 use crate::{
     cli::Command,
     config::{Config, ConfigFile, Document, gateway::Gateway},
@@ -143,6 +143,7 @@ impl Context {
     }
 
     pub async fn resolve(&self, reference: &str) -> anyhow::Result<Session> {
+        let _progress = Progress::new("looking for the session");
         Ok(self.app.resolve(&self.caller, reference).await?)
     }
 }
@@ -222,48 +223,4 @@ pub async fn run(context: &Context, output: &Output, command: Option<Command>) -
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A bar on stderr that shows itself only when the work takes longer than half a second.
-pub struct Progress {
-    bar: ProgressBar,
-    started: std::time::Instant,
-}
-
-impl Progress {
-    const SHOWN_AFTER: Duration = Duration::from_millis(500);
-    /// How often work that does not count its steps lets the clock run on.
-    pub const STEP: Duration = Duration::from_millis(200);
-
-    pub fn new(what: &'static str) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(what);
-        Self { bar, started: std::time::Instant::now() }
-    }
-
-    pub fn set(&self, done: u64, all: u64) {
-        if self.bar.is_hidden() && self.started.elapsed() > Self::SHOWN_AFTER {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.set_length(all);
-        self.bar.set_position(done);
-    }
-
-    /// Takes the bar away, whoever still tells it something.
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    /// Says something beside the bar, without the two running into each other.
-    pub fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
-        self.bar.suspend(say)
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.clear();
-    }
 }

@@ -4,12 +4,14 @@ use console::Style;
 use sess_app::{Caller, ListSessions};
 use sess_core::policy::Standing;
 
-use super::{Context, list};
+use super::{Context, list, progress::Progress};
 use crate::output::{Output, visible};
 
 pub async fn run(context: &Context, output: &Output) -> anyhow::Result<()> {
     let ask = ListSessions { limit: Some(5), ..ListSessions::default() };
+    let progress = Progress::new("looking for sessions");
     let listing = context.app.list_sessions(&context.caller, &ask).await?;
+    drop(progress);
     if output.json {
         return output.data(&listing);
     }

@@ -25,8 +25,10 @@ use crate::{cli, output::Output};
 
 /// How often it looks again when it is watched.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// On narrower terminals a directory is told by its last part, and the branch is left out.
+/// On narrower terminals a directory is told by its last part.
 const WIDE: usize = 110;
+/// On those that are narrower still, the branch is left out, or nothing would be left of what was said.
+const NARROW: usize = 70;
 /// The most columns of a directory, on wide and on narrow terminals, and of a branch.
 const DIRECTORY_MAX: usize = 28;
 const NARROW_DIRECTORY_MAX: usize = 16;
@@ -141,13 +143,14 @@ fn summary(agents: &[LiveAgent]) -> String {
 /// Returns the table, ready to be printed. Columns in which nobody has anything are left out.
 fn lines(context: &Context, output: &Output, agents: &[LiveAgent]) -> Vec<String> {
     let is_wide = output.width().is_none_or(|width| width >= WIDE);
+    let is_narrow = output.width().is_some_and(|width| width < NARROW);
     let home = context.app.settings().homes.as_ref().map(|homes| homes.home().to_owned());
     let directory = |agent: &LiveAgent| {
         let Some(cwd) = &agent.cwd else { return String::new() };
         directory(Path::new(cwd), home.as_deref(), is_wide)
     };
     let branch = |agent: &LiveAgent| {
-        let branch = agent.branch.as_deref().filter(|_| is_wide).unwrap_or_default();
+        let branch = agent.branch.as_deref().filter(|_| !is_narrow).unwrap_or_default();
         truncate_str(branch, BRANCH_MAX, "…").into_owned()
     };
     let said =
@@ -172,7 +175,12 @@ fn lines(context: &Context, output: &Output, agents: &[LiveAgent]) -> Vec<String
     let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     let cells: Vec<Vec<String>> =
         agents.iter().map(|agent| columns.iter().map(|column| (column.1)(agent)).collect()).collect();
-    output.lines(&header, header.len() - 1, &cells, &|row, column| match header[column] {
+    // What was said last gives way first: where an agent is and on which branch is told in few words or not at all.
+    let yielding: Vec<usize> = ["LAST", "BRANCH", "DIRECTORY"]
+        .iter()
+        .filter_map(|name| header.iter().position(|shown| shown == name))
+        .collect();
+    output.lines(&header, &yielding, &cells, &|row, column| match header[column] {
         "STATE" => colour(agents[row].state),
         "UNREAD" => Style::new().bold(),
         "LAST" => Style::new().dim(),

@@ -2,7 +2,7 @@
 
 use sess_app::ReadSession;
 
-use super::Context;
+use super::{Context, progress::Progress};
 use crate::{cli, output::Output};
 
 pub async fn run(context: &Context, output: &Output, args: cli::Read) -> anyhow::Result<()> {
@@ -14,7 +14,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Read) -> anyhow:
         redaction: context.redaction,
         from_snapshot: args.snapshot,
     };
+    let progress = Progress::new("reading");
     let transcript = context.app.read_session(&context.caller, &ask).await?;
+    drop(progress);
     if output.json {
         return output.data(&transcript);
     }

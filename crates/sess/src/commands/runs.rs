@@ -138,7 +138,7 @@ pub fn lines(output: &Output, rows: &[RunRow]) -> Vec<String> {
             ]
         })
         .collect();
-    output.lines(&HEADER, ABOUT, &cells, &|row, column| match column {
+    output.lines(&HEADER, &[ABOUT], &cells, &|row, column| match column {
         STATE => colour(&rows[row]),
         0 => Style::new().bold(),
         ABOUT if rows[row].error.is_none() => Style::new().dim(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sess_app::{Scrubbed, Scrubbing};
 
-use super::{Context, Progress};
+use super::{Context, progress::Progress};
 use crate::{cli, output::Output};
 
 #[derive(Serialize)]

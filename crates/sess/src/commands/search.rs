@@ -4,7 +4,7 @@ use console::{Style, truncate_str};
 use sess_app::SearchMessages;
 use sess_core::Timestamp;
 
-use super::{Context, Progress};
+use super::{Context, progress::Progress};
 use crate::{
     cli,
     config::now,

@@ -9,8 +9,9 @@ use sess_app::{SnapshotRow, Snapshots};
 use sess_core::Timestamp;
 
 use super::{
-    Context, Progress,
+    Context,
     list::{FULL_IDS_WIDTH, beginning, telling_len},
+    progress::Progress,
 };
 use crate::{
     cli::{self, SnapshotCommand},
@@ -115,7 +116,7 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
         _ => Style::new(),
     };
     let header = ["ID", "TITLE", "MESSAGES", "ACTIVE", "TAKEN", "ORIGINAL"];
-    for line in output.lines(&header, 1, &cells, &style) {
+    for line in output.lines(&header, &[1], &cells, &style) {
         output.line(&line)?;
     }
     match rows.snapshots.len() - shown.len() {

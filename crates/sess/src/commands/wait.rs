@@ -2,7 +2,6 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sess_core::{
     exchange::is_control_word,
     run::{Run, RunState},
@@ -11,6 +10,7 @@ use sess_protocol::runs as wire;
 
 use super::{
     Context, node,
+    progress::Progress,
     run::exec,
     send::{TIMED_OUT, short},
 };
@@ -18,8 +18,6 @@ use crate::{cli, output::Output};
 
 /// As a shell reports Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
-/// How long nothing moves on the terminal before a spinner shows that somebody waits.
-const SPINNER_AFTER: Duration = Duration::from_millis(500);
 
 pub async fn run(context: &Context, output: &Output, args: cli::Wait) -> anyhow::Result<ExitCode> {
     context.names_no_session()?;
@@ -64,32 +62,16 @@ pub async fn until_end(
     run: &Run,
     timeout: Option<Duration>,
 ) -> anyhow::Result<Option<Run>> {
-    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
-    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    spinner.set_message(format!("{} works", run.agent));
-    let waiting = context.app.wait_for(&context.caller, &run.id, timeout, context.redaction);
-    tokio::pin!(waiting);
-    let mut ticks =
-        tokio::time::interval_at(tokio::time::Instant::now() + SPINNER_AFTER, Duration::from_millis(100));
-    let ended = loop {
-        tokio::select! {
-            ended = &mut waiting => break ended?,
-            _ = ticks.tick(), if !output.json => {
-                if spinner.is_hidden() {
-                    spinner.set_draw_target(ProgressDrawTarget::stderr());
-                }
-                spinner.tick();
-            }
-            _ = tokio::signal::ctrl_c() => {
-                spinner.finish_and_clear();
-                let id = short(run.id.as_str());
-                output.say(&format!("no longer waiting; the run goes on: `sess cancel {id}` stops it"));
-                return Ok(None);
-            }
+    let progress = (!output.json).then(|| Progress::new(format!("{} works", run.agent)));
+    let ended = tokio::select! {
+        ended = context.app.wait_for(&context.caller, &run.id, timeout, context.redaction) => ended?,
+        _ = tokio::signal::ctrl_c() => {
+            drop(progress);
+            let id = short(run.id.as_str());
+            output.say(&format!("no longer waiting; the run goes on: `sess cancel {id}` stops it"));
+            return Ok(None);
         }
     };
-    spinner.finish_and_clear();
     Ok(Some(ended))
 }
 

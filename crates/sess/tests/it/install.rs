@@ -397,13 +397,32 @@ fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
     let world = World::new();
     let inline = "mcp_servers = { other = { command = \"x\" } }\n";
     let path = put(&world, ".codex/config.toml", inline);
+    let mut advice = String::new();
     for args in [&["install", "codex"][..], &["install", "codex", "--dry-run"]] {
         let refused = world.run(args.iter().copied());
         assert_eq!(refused.code, 1, "{refused:?}");
-        assert!(refused.stderr.contains("cannot be edited here; add this to it:"), "{refused:?}");
-        assert!(refused.stderr.contains("[mcp_servers.sess]\ncommand = "), "{refused:?}");
+        assert!(
+            refused.stderr.contains("cannot be edited here; mcp_servers is written in braces"),
+            "{refused:?}"
+        );
+        assert_eq!(fs::read_to_string(&path).expect("readable"), inline);
+        advice =
+            refused.stderr.lines().find(|line| line.starts_with("sess = {")).expect("an entry").to_owned();
     }
-    assert_eq!(fs::read_to_string(path).expect("readable"), inline);
+    // Whoever does what was said has the tools, and only the rest is left to do.
+    let followed = inline.replace(" } }", &format!(" }}, {advice} }}"));
+    fs::write(&path, &followed).expect("written");
+    let done = world.run(["install", "codex"]);
+    assert_eq!((done.code, fs::read_to_string(&path).expect("readable")), (0, followed), "{done:?}");
+    assert!(done.stderr.contains("has an entry of somebody else's in mcp_servers"), "{done:?}");
+    // The same entry as in a file that can be edited.
+    let other = World::new();
+    other.ok(["install", "codex"]);
+    let entry = |world: &World| {
+        let whole: toml::Value = toml::from_str(&world.read(".codex/config.toml")).expect("TOML");
+        whole["mcp_servers"]["sess"].clone()
+    };
+    assert_eq!(entry(&world), entry(&other));
 }
 
 #[test]

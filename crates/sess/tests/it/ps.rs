@@ -11,7 +11,10 @@ use std::{
 use serde_json::{Value, json};
 use sess_core::Timestamp;
 
-use crate::world::{Beside, World};
+use crate::{
+    terminal::in_terminal,
+    world::{Beside, World},
+};
 
 /// A process that waits for its input to end; ended with the test.
 struct Waiting(Child);
@@ -104,6 +107,40 @@ fn agents_are_told_by_their_program_or_their_script() {
         std::thread::yield_now();
     }
     assert_eq!(told(&world, ended.pid()), Value::Null);
+}
+
+#[test]
+fn a_narrow_terminal_shows_the_branch_and_less_of_what_was_said() {
+    let world = World::new();
+    for dir in ["acme/.git", ".claude/sessions", ".claude/projects/-w"] {
+        fs::create_dir_all(world.path(dir)).expect("made");
+    }
+    world.write("acme/.git/HEAD", "ref: refs/heads/fix/it\n");
+    let line = json!({
+        "type": "user", "uuid": "u1", "parentUuid": null, "sessionId": "s1", "cwd": "/w",
+        "timestamp": "2026-11-10T09:00:00Z",
+        "message": { "role": "user", "content": "Shall I go on? ".repeat(20) },
+    });
+    world.write(".claude/projects/-w/session-1.jsonl", &format!("{line}\n"));
+    let process = start(&world, "claude", &[]);
+    let entry = json!({
+        "pid": process.pid(), "sessionId": "session-1", "cwd": world.path("acme"),
+        "procStart": process.start_ticks(), "status": "waiting", "startedAt": now().as_millis(),
+    });
+    world.write(&format!(".claude/sessions/{}.json", process.pid()), &entry.to_string());
+    for width in [80, 100] {
+        let mut command = world.command(["ps"]);
+        command.env("NO_COLOR", "1");
+        let shown = in_terminal(command, width);
+        let pid = format!(" {} ", process.pid());
+        let row = shown.lines().find(|line| line.contains(&pid)).expect("its row");
+        assert!(shown.starts_with("AGENT") && shown.contains("  BRANCH  "), "{shown}");
+        assert!(
+            row.contains(" needs input ") && row.contains("  fix/it  ") && row.contains("  Shall"),
+            "{shown}"
+        );
+        assert!(row.ends_with('…') && row.chars().count() <= usize::from(width), "{shown}");
+    }
 }
 
 #[test]

@@ -131,6 +131,7 @@ fn doctor_says_who_deletes_what_and_when_and_whether_a_snapshot_has_it() {
         said.contains("for 36500 days") && said.contains("is 36500)") && !said.contains("may go"),
         "{said}"
     );
+    assert!(!said.contains("to keep all"), "what is advised is done already: {said}");
     fs::remove_dir_all(world.path(".claude/projects")).expect("deleted");
     assert!(check(&world, "claude").to_string().contains("0 sessions; "), "{said}");
     assert!(check(&world, "claude").to_string().contains("1 more in snapshots alone"), "{said}");

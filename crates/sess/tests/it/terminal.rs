@@ -2,9 +2,9 @@
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::fd::OwnedFd,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use rustix::{
@@ -19,6 +19,17 @@ const EVIL: &str = "evil \u{1b}[2J\u{1b}]0;owned\u{7} \u{9b}31m\u{202e}end";
 
 /// Runs a command in a terminal of some width; returns what the terminal was sent.
 pub fn in_terminal(mut command: Command, width: u16) -> String {
+    command.stdin(Stdio::null());
+    let (mut child, mut terminal) = start_in_terminal(command, width);
+    let mut shown = Vec::new();
+    // Linux says EIO when the last writer is gone: that is the end.
+    let _end = terminal.read_to_end(&mut shown);
+    child.wait().expect("it ends");
+    String::from_utf8(shown).expect("UTF-8").replace("\r\n", "\n")
+}
+
+/// Starts a command in a terminal of some width; returns it with what the terminal is sent.
+fn start_in_terminal(mut command: Command, width: u16) -> (Child, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
     let name = ptsname(&master, Vec::new()).expect("its name").into_string().expect("UTF-8");
@@ -26,15 +37,9 @@ pub fn in_terminal(mut command: Command, width: u16) -> String {
     let open = || File::options().read(true).write(true).open(&name).expect("the terminal opens");
     let slave = open();
     tcsetwinsize(&slave, size).expect("a size");
-    command.env("TERM", "xterm-256color").stdin(Stdio::null());
+    command.env("TERM", "xterm-256color");
     command.stdout(OwnedFd::from(open())).stderr(OwnedFd::from(open()));
-    let mut child = command.spawn().expect("sess starts");
-    drop((command, slave));
-    let mut shown = Vec::new();
-    // Linux says EIO when the last writer is gone: that is the end.
-    let _end = File::from(master).read_to_end(&mut shown);
-    child.wait().expect("it ends");
-    String::from_utf8(shown).expect("UTF-8").replace("\r\n", "\n")
+    (command.spawn().expect("sess starts"), File::from(master))
 }
 
 fn show(world: &World, width: u16, args: &[&str]) -> String {
@@ -324,4 +329,54 @@ fn a_long_import_shows_its_progress_and_takes_it_away() {
     let last = shown.trim_end().rsplit(['\n', '\r']).next().expect("a line");
     assert!(!last.contains("60,000/60,000"), "the bar is gone at the end: {last:?}");
     assert_eq!(world.run(["import", "many.jsonl"]).stderr, "", "no bar where nobody looks");
+}
+
+#[test]
+fn the_clock_of_a_bar_moves_while_nothing_is_done() {
+    let world = World::new();
+    let mut command = world.command(["import", "-"]);
+    command.stdin(Stdio::piped());
+    let (mut child, mut terminal) = start_in_terminal(command, 80);
+    let mut input = child.stdin.take().expect("a pipe");
+    let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+    while ![" 1s", " 2s"].iter().all(|clock| shown.contains(clock)) {
+        let len = terminal.read(&mut buffer).expect("it shows something");
+        shown += &String::from_utf8_lossy(&buffer[..len]);
+    }
+    assert!(shown.contains("importing ") && shown.contains(" 0/1 "), "{shown}");
+    input.write_all(session("one", "", &[message("user", "words", 1)]).as_bytes()).expect("written");
+    drop(input);
+    let mut rest = Vec::new();
+    let _end = terminal.read_to_end(&mut rest);
+    assert!(child.wait().expect("it ends").success());
+    assert!(String::from_utf8_lossy(&rest).contains("imported one: 1 message"), "{rest:?}");
+}
+
+#[test]
+fn a_long_session_is_read_with_a_sign_of_life() {
+    let world = World::new();
+    let id = "5b0c1f62-0000-4000-8000-000000000000";
+    let line = |n: u32| {
+        let parent = n.checked_sub(1).map(|n| format!("u{n}"));
+        json!({
+            "type": "user", "uuid": format!("u{n}"), "parentUuid": parent, "sessionId": id, "cwd": "/w",
+            "timestamp": "2026-11-10T09:00:00Z", "message": { "role": "user", "content": "some words that are read" },
+        })
+    };
+    let lines: String = (0..30_000).map(|n| format!("{}\n", line(n))).collect();
+    std::fs::create_dir_all(world.path(".claude/projects/-w")).expect("made");
+    world.write(&format!(".claude/projects/-w/{id}.jsonl"), &lines);
+    for args in [&["read", "-1"][..], &["handoff", "-1"]] {
+        let started = std::time::Instant::now();
+        let shown = show(&world, 80, args);
+        // What is over within half a second shows nothing, rightly.
+        let is_long = started.elapsed().as_secs() >= 1;
+        assert!(shown.contains("some words that are read"), "{shown}");
+        let Some((_, behind)) = shown.rsplit_once(" reading ") else {
+            assert!(!is_long, "{shown}");
+            continue;
+        };
+        assert!(behind.contains("\r\u{1b}[2K# "), "it is gone before anything is printed: {behind:?}");
+    }
+    assert!(!world.run(["read", "-1"]).stderr.contains("reading"), "nothing where nobody looks");
 }

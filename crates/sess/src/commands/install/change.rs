@@ -9,6 +9,7 @@ use super::{
     files,
     host::{Need, What},
     record::{Put, Record, Written},
+    toml,
 };
 
 /// What becomes of a file.
@@ -103,10 +104,20 @@ fn put_whole(
     Ok(Change { path, action, note: None, before: now, after, record: Some(record) })
 }
 
-/// Returns a file that has these entries and nothing else.
+/// Says what a person does to a file that cannot be edited here.
 fn by_hand(format: Format, entries: &[Entry]) -> String {
-    let add = |text: String, entry| format.insert(&text, entry).map_or(text.clone(), |(more, _)| more);
-    entries.iter().fold(String::new(), add)
+    match (format, entries) {
+        // TOML takes a table of its own anywhere but in a container that is written in braces.
+        (Format::Toml, [entry]) if let Some(member) = toml::inline(entry) => format!(
+            "{} is written in braces there; put this between them, with a comma between it and what they have:\n{member}",
+            entry.path.join(".")
+        ),
+        _ => {
+            let add =
+                |text: String, entry| format.insert(&text, entry).map_or(text.clone(), |(more, _)| more);
+            format!("add this to it:\n{}", entries.iter().fold(String::new(), add))
+        }
+    }
 }
 
 fn put_entries(
@@ -118,11 +129,7 @@ fn put_entries(
 ) -> anyhow::Result<Change> {
     let refused = |refusal: Refusal| match refusal {
         Refusal::Style => {
-            anyhow!(
-                "{} is left alone: {refusal}; add this to it:\n{}",
-                path.display(),
-                by_hand(format, entries)
-            )
+            anyhow!("{} is left alone: {refusal}; {}", path.display(), by_hand(format, entries))
         }
         Refusal::Unparsable(_) | Refusal::Shape { .. } => {
             anyhow!("{} is left alone: {refusal}", path.display())

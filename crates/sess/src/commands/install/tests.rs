@@ -104,6 +104,8 @@ fn toml_gets_a_table_at_the_end() {
     check(Format::Toml, &server(), "a = 1\r\n", "a = 1\r\n\r\n[servers.sess]\r\ncommand = \"/bin/sess\"\r\n");
     // A table of its own cannot be added to one that is written on a line.
     refuses(Format::Toml, "servers = { b = { c = 2 } }\n", "cannot be edited here");
+    refuses(Format::Toml, "servers = 1\n", "servers is not a table in it");
+    refuses(Format::Toml, "[[servers]]\n", "servers is not a table in it");
 }
 
 #[test]

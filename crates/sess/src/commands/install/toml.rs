@@ -15,6 +15,12 @@ pub fn parse(text: &str) -> Result<Option<Value>, String> {
 
 pub fn insert(text: &str, entry: &Entry) -> Result<String, Refusal> {
     let (Some(key), Value::Object(fields)) = (&entry.key, &entry.value) else { return Err(Refusal::Style) };
+    let whole = parse(text).map_err(Refusal::Unparsable)?;
+    let container =
+        whole.as_ref().and_then(|root| entry.path.iter().try_fold(root, |value, name| value.get(name)));
+    if container.is_some_and(|container| !container.is_object()) {
+        return Err(Refusal::shape(&entry.path, "a table"));
+    }
     let newline = line_break(text);
     let mut added = match text {
         "" => String::new(),
@@ -27,6 +33,13 @@ pub fn insert(text: &str, entry: &Entry) -> Result<String, Refusal> {
         added += &format!("{name} = {value}{newline}");
     }
     Ok(format!("{text}{added}"))
+}
+
+/// Returns an entry as it is written between the braces of an inline table, to which no table of its own can be added.
+pub fn inline(entry: &Entry) -> Option<String> {
+    let (Some(key), Value::Object(fields)) = (&entry.key, &entry.value) else { return None };
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    Some(format!("{key} = {{ {} }}", fields.join(", ")))
 }
 
 /// Takes out the table of an entry, and the empty line above it.
