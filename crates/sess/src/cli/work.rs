@@ -231,7 +231,8 @@ pub enum Work {
     /// Claim a work session and have a configured agent carry it out
     ///
     /// The agent works in the workspace and reads SESSION.md as its plan. When it ends well its work is committed
-    /// and the work session completed; when not, or when it did nothing, it is given back, with the reason in its log.
+    /// and the work session completed; when not, or when it did nothing that could land, it is abandoned, with the
+    /// reason in its log and what was done on its branch: `sess work retry` plans it anew. Ctrl-C gives it back.
     #[command(after_help = examples!("sess work run 2026-01-31-add-user-login --agent coder"))]
     Run {
         #[command(flatten)]

@@ -649,7 +649,7 @@ fn a_configured_agent_carries_out_a_work_session() {
     let sessions = lab.world.json(["list"]);
     assert!(sessions.to_string().contains("coder"), "{sessions}");
 
-    // An agent that fails gives it back, and what it did stays on the branch.
+    // One that fails ends it, and what it did stays on the branch.
     let slug = lab.planned("Add another form");
     lab.world.write(
         "replies.yaml",
@@ -659,11 +659,52 @@ fn a_configured_agent_carries_out_a_work_session() {
         lab.run("ann", &["work", "run", &slug, "--agent", "hasty", "--yolo", "--config", &config, "--json"]);
     assert_eq!(failed.code, 1, "{failed:?}");
     let data: Value = serde_json::from_str(&failed.stdout).expect("JSON");
-    assert_eq!((&data["state"], &data["outcome"]), (&json!("planned"), &json!("failed")), "{failed:?}");
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("abandoned"), &json!("failed")), "{failed:?}");
+    let reason = data["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("hasty ended without success (failed): "), "{reason}");
+    let error = json!({
+        "type": "failed",
+        "message": reason,
+        "exitCode": 1,
+        "next": format!("sess work retry {slug}"),
+    });
+    assert_eq!(data["error"], error, "{data}");
     assert_eq!(lab.git("hub.git", &["show", &format!("session/{slug}:half.txt")]), "half");
+    let log = format!("session/{slug}:_AGENTS/sessions/active/{slug}/worklog.md");
+    let log = lab.git("hub.git", &["show", &log]);
+    assert!(log.contains("hasty: failed.") && log.contains(reason), "{log}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "abandoned");
+    lab.ok("ann", &["retry", &slug]);
     let nobody = lab.run("ann", &["work", "run", &slug, "--agent", "nobody", "--config", &config]);
     assert_eq!(nobody.code, 3, "{nobody:?}");
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn whoever_stops_an_agent_gets_its_work_session_back_as_planned() {
+    let lab = Lab::new();
+    let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n    toolsets: [{type: shell}]\n";
+    let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
+    let begun = lab.world.path("begun");
+    let made = Command::new("mkfifo").arg(&begun).status().expect("mkfifo runs");
+    assert!(made.success());
+    let waits = format!("echo half > half.txt; echo x > {}; sleep 600", begun.display());
+    let reply = json!([{ "tool_calls": [{ "name": "shell", "arguments": { "cmd": waits } }] }]);
+    lab.world.write("replies.yaml", &reply.to_string());
+    let slug = lab.planned("Add a form");
+    let args = ["work", "run", &slug, "--agent", "coder", "--yolo", "--config", &config];
+    let mut command = lab.world.command(args);
+    let errors = std::fs::File::create(lab.world.path("errors.txt")).expect("made");
+    command.current_dir(lab.world.path("ann")).stdin(Stdio::null()).stderr(errors);
+    let run = Beside::start(command);
+    // Read when the agent is at work.
+    std::fs::read(&begun).expect("written to");
+    assert_eq!(run.interrupt(), Some(130));
+    let told = std::fs::read_to_string(lab.world.path("errors.txt")).expect("read");
+    let next = format!("`sess work run {slug} --agent coder` goes on with it\n");
+    assert!(told.ends_with(&next), "{told}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    assert_eq!(lab.git("hub.git", &["show", &format!("session/{slug}:half.txt")]), "half\n");
 }
 
 #[test]
@@ -694,14 +735,24 @@ fn an_agent_that_did_nothing_completes_nothing() {
     let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
     lab.world.write("replies.yaml", "- {text: All is well.}\n");
     let slug = lab.planned("Add a form");
-    let ended = lab.run("ann", &["work", "run", &slug, "--agent", "talker", "--config", &config]);
+    let args = ["work", "run", &slug, "--agent", "talker", "--config", &config];
+    let ended = lab.run("ann", &args);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.stdout.contains("did nothing that could land: All is well."), "{ended:?}");
-    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    assert!(ended.stderr.ends_with(&format!("`sess work retry {slug}` plans it anew\n")), "{ended:?}");
+    // Whoever watches for what is ready would have it done in vain for ever.
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "abandoned");
+    lab.ok("ann", &["retry", &slug]);
+    let ended = lab.run("ann", &[&args[..], &["--json"]].concat());
+    let data: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("abandoned"), &json!("done")), "{data}");
+    let error = &data["error"];
+    assert_eq!((&error["message"], &error["exitCode"]), (&data["reason"], &json!(1)), "{data}");
+    assert_eq!(error["next"], format!("sess work retry {slug}"), "{data}");
 }
 
 #[test]
-fn an_agent_that_cannot_begin_gives_the_work_session_back() {
+fn a_work_session_that_its_agent_cannot_begin_is_abandoned() {
     let lab = Lab::new();
     let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n";
     let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
@@ -716,8 +767,8 @@ fn an_agent_that_cannot_begin_gives_the_work_session_back() {
     lab.git("ann", &["push", "--quiet", "origin", "HEAD:main"]);
     let failed = lab.run("ann", &["work", "run", &slug, "--agent", "coder", "--config", &config]);
     assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.stdout.contains("is given back") && failed.stdout.contains("too large"), "{failed:?}");
-    assert_eq!(lab.json("ann", &["list"])["workSessions"][0]["state"], "planned");
+    assert!(failed.stdout.contains("is abandoned") && failed.stdout.contains("too large"), "{failed:?}");
+    assert_eq!(lab.json("ann", &["list"])["workSessions"][0]["state"], "abandoned");
 }
 
 #[test]
