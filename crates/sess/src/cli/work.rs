@@ -67,6 +67,9 @@ pub enum Work {
     Show(One),
 
     /// Watch all work sessions in five columns; q leaves, r looks again
+    ///
+    /// Left and Right (h and l, Tab) choose a column; Up and Down (k and j), PageUp, PageDown, Home and End scroll it.
+    /// Where the terminal is narrow the columns stand one under the other. Without a terminal it is printed once.
     #[command(after_help = examples!("sess work board"))]
     Board,
 
