@@ -217,9 +217,9 @@ fn draw(frame: &mut Frame<'_>, view: &mut View, seen: Option<&Seen>, is_asking: 
     let rows = seen.map(|seen| seen.rows.as_slice()).unwrap_or_default();
     let focus = view.focus(rows);
     if body.width >= WIDE {
-        columned(frame, body, view, focus, rows, now)
+        columned(frame, body, view, focus, rows, now);
     } else {
-        stacked(frame, body, view, focus, rows, now)
+        stacked(frame, body, view, focus, rows, now);
     }
 }
 
