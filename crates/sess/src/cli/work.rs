@@ -82,6 +82,9 @@ pub enum Work {
     Env(One),
 
     /// Run a command in the workspace, as the work session, and keep the lease meanwhile
+    ///
+    /// The exit code is the command's own; 4 if it succeeded, but somebody else took the work session over meanwhile.
+    /// What it prints is its own, too: with --json, an object with slug, state and exitCode follows when it has ended.
     #[command(after_help = examples!("sess work exec 2026-01-31-add-user-login -- cargo test"))]
     Exec {
         #[command(flatten)]

@@ -829,6 +829,65 @@ fn what_is_somebody_elses_is_told_with_its_owner() {
 }
 
 #[test]
+fn a_command_whose_work_session_is_taken_meanwhile_did_not_end_well() {
+    let lab = Lab::new();
+    lab.clone_named("bob");
+    let sess = env!("CARGO_BIN_EXE_sess");
+    let bob = lab.world.path("bob").display().to_string();
+    let check = |ends: &str, code: i32, json: &[&str]| {
+        let slug = lab.planned("Whose");
+        lab.ok("ann", &["claim", &slug, "--lease", "1"]);
+        let takes = format!(
+            "cd {bob} && {sess} work takeover {slug} --force --reason 'it is mine' >/dev/null && echo out; {ends}"
+        );
+        let args = [&["work", "exec", &slug][..], json, &["--", "sh", "-c", &takes]].concat();
+        let run = lab.run("ann", &args);
+        assert_eq!(run.code, code, "{run:?}");
+        let said = format!("{slug} is not yours any more: ");
+        let told = run.stderr.lines().last().unwrap_or_default();
+        let label = if ends == "true" { "error: " } else { "notice: " };
+        assert!(told.starts_with(&format!("{label}{said}")), "{run:?}");
+        assert!(told.ends_with(&format!("; run `sess work show {slug}`")), "{run:?}");
+        assert!(!run.stderr.contains("error="), "{run:?}");
+        (slug, run.stdout)
+    };
+    assert_eq!(check("true", 4, &[]).1, "out\n");
+    // One that fails has its own code.
+    assert_eq!(check("exit 7", 7, &[]).1, "out\n");
+    let data = |stdout: &str| -> Value {
+        let printed = stdout.strip_prefix("out\n").expect("what the command prints is its own");
+        serde_json::from_str(printed).expect("JSON")
+    };
+    let (slug, stdout) = check("true", 4, &["--json"]);
+    let told = data(&stdout);
+    assert_eq!((&told["slug"], &told["exitCode"]), (&json!(slug), &json!(0)), "{told}");
+    let error = &told["error"];
+    assert_eq!((&error["type"], &error["exitCode"]), (&json!("conflict"), &json!(4)), "{told}");
+    assert_eq!(error["next"], format!("sess work show {slug}"), "{told}");
+    let told = data(&check("exit 7", 7, &["--json"]).1);
+    assert_eq!((&told["exitCode"], &told["error"]), (&json!(7), &Value::Null), "{told}");
+}
+
+#[test]
+fn what_came_of_a_command_is_told_as_data_when_it_has_ended() {
+    let lab = Lab::new();
+    let slug = lab.planned("Run something");
+    lab.ok("ann", &["claim", &slug]);
+    let run = |command: &str| -> (i32, Value) {
+        let run = lab.run("ann", &["work", "exec", &slug, "--json", "--", "sh", "-c", command]);
+        let printed = run.stdout.strip_prefix("its own\n").expect("what the command prints is its own");
+        (run.code, serde_json::from_str(printed).unwrap_or_else(|error| panic!("{error}: {run:?}")))
+    };
+    let (code, data) = run("echo its own; exit 7");
+    assert_eq!((code, &data["exitCode"], &data["slug"]), (7, &json!(7), &json!(slug)), "{data}");
+    assert_eq!((&data["schema_version"], &data["state"]), (&json!(1), &json!("active")), "{data}");
+    // It may have ended the work session.
+    let abandons = format!("echo its own; {} work abandon --reason x >/dev/null", env!("CARGO_BIN_EXE_sess"));
+    let (code, data) = run(&abandons);
+    assert_eq!((code, &data["exitCode"], &data["state"]), (0, &json!(0), &json!("abandoned")), "{data}");
+}
+
+#[test]
 fn watching_with_nothing_to_run_claims_nothing() {
     let lab = Lab::new();
     let slug = lab.planned("Watched");
