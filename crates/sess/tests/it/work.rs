@@ -888,6 +888,26 @@ fn what_came_of_a_command_is_told_as_data_when_it_has_ended() {
 }
 
 #[test]
+fn a_session_that_is_named_is_a_part_of_the_claim() {
+    let lab = Lab::new();
+    let recorded = |slug: &str| lab.json("ann", &["show", slug])["holder"].clone();
+    let named = lab.planned("Named");
+    lab.ok("ann", &["claim", &named, "--session", "s1"]);
+    let inherited = lab.planned("Inherited");
+    let mut command = lab.world.command(["work", "claim", &inherited]);
+    command.env("SESS_SESSION", "s1").current_dir(lab.world.path("ann"));
+    assert_eq!(Run::from(command.output().expect("sess starts")).code, 0);
+    assert_eq!(recorded(&named)["session"], "agent:main:chat:s1");
+    for field in ["session", "agent", "name"] {
+        assert_eq!(recorded(&named)[field], recorded(&inherited)[field], "{field}");
+    }
+    // Another session is somebody else; whoever names none is the person, who may.
+    lab.fails("ann", &["log", "mine", "--slug", &named, "--session", "s2"], 4, "is claimed by");
+    lab.ok("ann", &["log", "mine", "--slug", &named, "--session", "s1"]);
+    lab.ok("ann", &["log", "mine", "--slug", &named]);
+}
+
+#[test]
 fn watching_with_nothing_to_run_claims_nothing() {
     let lab = Lab::new();
     let slug = lab.planned("Watched");

@@ -19,7 +19,8 @@ use std::{
 
 use console::Style;
 use serde_json::{Map, Value, json};
-use sess_core::Timestamp;
+use sess_app::Signals;
+use sess_core::{Timestamp, policy::Standing};
 use sess_work::{Error, Slug, State, quoted};
 
 use super::Context;
@@ -58,7 +59,16 @@ fn with_next(error: anyhow::Error) -> anyhow::Error {
 async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Result<ExitCode> {
     let dir = context.app.settings().cwd.as_ref().map(PathBuf::from);
     let dir = dir.ok_or_else(|| Error::wrong_state("the working directory is gone").next("cd"))?;
-    let work = context.app.work(&context.caller, &dir).await?;
+    // An agent is the session that its host says. `run` opens the one that is named for its agent.
+    let named = context.session.as_ref().filter(|_| context.caller.standing == Standing::Owner);
+    let work = match named.filter(|_| !matches!(verb, Verb::Run { .. })) {
+        Some(named) => {
+            let whole = context.app.whole_name(named).await?.unwrap_or_else(|| named.clone());
+            let signals = Signals { explicit: Some(whole), ..Signals::default() };
+            context.app.work(&context.app.caller(&signals), &dir).await?
+        }
+        None => context.app.work(&context.caller, &dir).await?,
+    };
     let here = Here { context, output, work };
     // The others say so where it matters to them.
     let tells_old = matches!(verb, Verb::Show(_) | Verb::Drift(_) | Verb::Context { .. } | Verb::Kb(_));
