@@ -310,6 +310,12 @@ fn every_mistake_names_the_next_command() {
     lab.fails("ann", &["exec", &slug, "--", "no such program"], 1, "run `command -v 'no such program'`");
     lab.fails("ann", &["amend", &slug, "--reason", "x", "--file", gone], 2, "cannot read");
 
+    let mut wrong = lab.world.command(["work", "list"]);
+    wrong.env("SESS_WORK_LAND", "bogus").current_dir(lab.world.path("ann"));
+    let wrong = Run::from(wrong.output().expect("sess starts"));
+    wrong.fails(2, "SESS_WORK_LAND");
+    wrong.fails(2, "; run `sess config check`\n");
+
     // What somebody wrote in an editor is never lost.
     let editing = |editor: &str| {
         let mut command = lab.world.command(["work", "edit", "2026-01-31-other"]);
@@ -675,8 +681,9 @@ fn a_configured_agent_carries_out_a_work_session() {
     assert!(log.contains("hasty: failed.") && log.contains(reason), "{log}");
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "abandoned");
     lab.ok("ann", &["retry", &slug]);
-    let nobody = lab.run("ann", &["work", "run", &slug, "--agent", "nobody", "--config", &config]);
-    assert_eq!(nobody.code, 3, "{nobody:?}");
+    let args = ["run", &slug, "--agent", "nobody", "--config", &config];
+    lab.fails("ann", &args, 3, "the agents are: coder, hasty");
+    lab.fails("ann", &args, 3, &format!("run `sess work run {slug} --agent coder`"));
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
 }
 

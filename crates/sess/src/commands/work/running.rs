@@ -52,7 +52,11 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     }
     let person = Arc::clone(&onlooker) as Arc<dyn Person>;
     let agents = agents_in(context, env, team, person, trust, lease(context)?)?;
-    let name = agents.agent(Some(agent))?.name.clone();
+    let known = agents.agent(Some(agent)).map_err(|error| {
+        let next = format!("sess work run {slug} --agent {}", agents.team().entry().name);
+        Error::wrong_state(error.to_string()).next(next)
+    });
+    let name = known?.name.clone();
 
     // An agent that was stopped goes on in the session that has the claim.
     let seen = here.work.see()?;
