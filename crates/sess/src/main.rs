@@ -140,6 +140,10 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
         Some(Command::Doctor(_) | Command::Config(cli::Config::Check { .. } | cli::Config::Trust { .. }))
     );
     match problem {
+        // What is said about work sessions ends with the command to run next.
+        Some(problem) if matches!(cli.command, Some(Command::Work(_))) => {
+            return Err(sess_work::Error::usage(format!("{problem:#}")).next("sess config check").into());
+        }
         Some(problem) if !helps => return Err(usage(problem).into()),
         _ => {}
     }

@@ -11,7 +11,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sess_app::Kind;
 use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
-use tracing::{Event, Subscriber};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
@@ -302,13 +305,34 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut text = String::new();
-        context.format_fields(Writer::new(&mut text), event)?;
-        writeln!(writer, "{}", notice(&text))
+        let mut sentence = Sentence::default();
+        event.record(&mut sentence);
+        writeln!(writer, "{}", notice(&(sentence.message + &sentence.more)))
+    }
+}
+
+/// What is logged, as a sentence: the cause follows a colon, and what else is known stands in parentheses.
+#[derive(Default)]
+struct Sentence {
+    message: String,
+    more: String,
+}
+
+impl Visit for Sentence {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _infallible = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            "error" => write!(self.more, ": {value:?}"),
+            name => write!(self.more, " ({name}: {value:?})"),
+        };
     }
 }
 
@@ -529,6 +553,22 @@ mod tests {
         assert_eq!(narrowed(&[30, 20, 60], 60, &[2]), [26, 20, 10]);
         assert_eq!(narrowed(&[30, 20, 60], 30, &[2, 1]), [10, 8, 8]);
         assert_eq!(narrowed(&[30, 20, 60], 10, &[2, 1]), [8, 8, 8], "no column goes");
+    }
+
+    #[test]
+    fn what_is_logged_is_said_as_a_sentence() {
+        let file = tempfile::NamedTempFile::new().expect("made");
+        let writer = std::sync::Mutex::new(file.reopen().expect("opened"));
+        let log = tracing_subscriber::fmt().with_writer(writer).event_format(Notices).finish();
+        tracing::subscriber::with_default(log, || {
+            let error = "it is not yours; run `this`";
+            tracing::warn!(%error, "the lease was not renewed");
+            tracing::warn!(path = "/x", %error, "no file was removed");
+        });
+        let said = std::fs::read_to_string(file.path()).expect("read");
+        let expected = "notice: the lease was not renewed: it is not yours; run `this`\n\
+                        notice: no file was removed (path: /x): it is not yours; run `this`\n";
+        assert_eq!(console::strip_ansi_codes(&said), expected);
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub enum Work {
     Show(One),
 
     /// Watch all work sessions in five columns; q leaves, r looks again
+    ///
+    /// Left and Right (h and l, Tab) choose a column; Up and Down (k and j), PageUp, PageDown, Home and End scroll it.
+    /// Where the terminal is narrow the columns stand one under the other. Without a terminal it is printed once.
     #[command(after_help = examples!("sess work board"))]
     Board,
 
@@ -79,6 +82,9 @@ pub enum Work {
     Env(One),
 
     /// Run a command in the workspace, as the work session, and keep the lease meanwhile
+    ///
+    /// The exit code is the command's own; 4 if it succeeded, but somebody else took the work session over meanwhile.
+    /// What it prints is its own, too: with --json, an object with slug, state and exitCode follows when it has ended.
     #[command(after_help = examples!("sess work exec 2026-01-31-add-user-login -- cargo test"))]
     Exec {
         #[command(flatten)]
@@ -231,7 +237,8 @@ pub enum Work {
     /// Claim a work session and have a configured agent carry it out
     ///
     /// The agent works in the workspace and reads SESSION.md as its plan. When it ends well its work is committed
-    /// and the work session completed; when not, or when it did nothing, it is given back, with the reason in its log.
+    /// and the work session completed; when not, or when it did nothing that could land, it is abandoned, with the
+    /// reason in its log and what was done on its branch: `sess work retry` plans it anew. Ctrl-C gives it back.
     #[command(after_help = examples!("sess work run 2026-01-31-add-user-login --agent coder"))]
     Run {
         #[command(flatten)]

@@ -310,6 +310,12 @@ fn every_mistake_names_the_next_command() {
     lab.fails("ann", &["exec", &slug, "--", "no such program"], 1, "run `command -v 'no such program'`");
     lab.fails("ann", &["amend", &slug, "--reason", "x", "--file", gone], 2, "cannot read");
 
+    let mut wrong = lab.world.command(["work", "list"]);
+    wrong.env("SESS_WORK_LAND", "bogus").current_dir(lab.world.path("ann"));
+    let wrong = Run::from(wrong.output().expect("sess starts"));
+    wrong.fails(2, "SESS_WORK_LAND");
+    wrong.fails(2, "; run `sess config check`\n");
+
     // What somebody wrote in an editor is never lost.
     let editing = |editor: &str| {
         let mut command = lab.world.command(["work", "edit", "2026-01-31-other"]);
@@ -649,7 +655,7 @@ fn a_configured_agent_carries_out_a_work_session() {
     let sessions = lab.world.json(["list"]);
     assert!(sessions.to_string().contains("coder"), "{sessions}");
 
-    // An agent that fails gives it back, and what it did stays on the branch.
+    // One that fails ends it, and what it did stays on the branch.
     let slug = lab.planned("Add another form");
     lab.world.write(
         "replies.yaml",
@@ -659,11 +665,53 @@ fn a_configured_agent_carries_out_a_work_session() {
         lab.run("ann", &["work", "run", &slug, "--agent", "hasty", "--yolo", "--config", &config, "--json"]);
     assert_eq!(failed.code, 1, "{failed:?}");
     let data: Value = serde_json::from_str(&failed.stdout).expect("JSON");
-    assert_eq!((&data["state"], &data["outcome"]), (&json!("planned"), &json!("failed")), "{failed:?}");
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("abandoned"), &json!("failed")), "{failed:?}");
+    let reason = data["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("hasty ended without success (failed): "), "{reason}");
+    let error = json!({
+        "type": "failed",
+        "message": reason,
+        "exitCode": 1,
+        "next": format!("sess work retry {slug}"),
+    });
+    assert_eq!(data["error"], error, "{data}");
     assert_eq!(lab.git("hub.git", &["show", &format!("session/{slug}:half.txt")]), "half");
-    let nobody = lab.run("ann", &["work", "run", &slug, "--agent", "nobody", "--config", &config]);
-    assert_eq!(nobody.code, 3, "{nobody:?}");
+    let log = format!("session/{slug}:_AGENTS/sessions/active/{slug}/worklog.md");
+    let log = lab.git("hub.git", &["show", &log]);
+    assert!(log.contains("hasty: failed.") && log.contains(reason), "{log}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "abandoned");
+    lab.ok("ann", &["retry", &slug]);
+    let args = ["run", &slug, "--agent", "nobody", "--config", &config];
+    lab.fails("ann", &args, 3, "the agents are: coder, hasty");
+    lab.fails("ann", &args, 3, &format!("run `sess work run {slug} --agent coder`"));
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+}
+
+#[test]
+fn whoever_stops_an_agent_gets_its_work_session_back_as_planned() {
+    let lab = Lab::new();
+    let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n    toolsets: [{type: shell}]\n";
+    let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
+    let begun = lab.world.path("begun");
+    let made = Command::new("mkfifo").arg(&begun).status().expect("mkfifo runs");
+    assert!(made.success());
+    let waits = format!("echo half > half.txt; echo x > {}; sleep 600", begun.display());
+    let reply = json!([{ "tool_calls": [{ "name": "shell", "arguments": { "cmd": waits } }] }]);
+    lab.world.write("replies.yaml", &reply.to_string());
+    let slug = lab.planned("Add a form");
+    let args = ["work", "run", &slug, "--agent", "coder", "--yolo", "--config", &config];
+    let mut command = lab.world.command(args);
+    let errors = std::fs::File::create(lab.world.path("errors.txt")).expect("made");
+    command.current_dir(lab.world.path("ann")).stdin(Stdio::null()).stderr(errors);
+    let run = Beside::start(command);
+    // Read when the agent is at work.
+    std::fs::read(&begun).expect("written to");
+    assert_eq!(run.interrupt(), Some(130));
+    let told = std::fs::read_to_string(lab.world.path("errors.txt")).expect("read");
+    let next = format!("`sess work run {slug} --agent coder` goes on with it\n");
+    assert!(told.ends_with(&next), "{told}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    assert_eq!(lab.git("hub.git", &["show", &format!("session/{slug}:half.txt")]), "half\n");
 }
 
 #[test]
@@ -694,14 +742,24 @@ fn an_agent_that_did_nothing_completes_nothing() {
     let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
     lab.world.write("replies.yaml", "- {text: All is well.}\n");
     let slug = lab.planned("Add a form");
-    let ended = lab.run("ann", &["work", "run", &slug, "--agent", "talker", "--config", &config]);
+    let args = ["work", "run", &slug, "--agent", "talker", "--config", &config];
+    let ended = lab.run("ann", &args);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.stdout.contains("did nothing that could land: All is well."), "{ended:?}");
-    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    assert!(ended.stderr.ends_with(&format!("`sess work retry {slug}` plans it anew\n")), "{ended:?}");
+    // Whoever watches for what is ready would have it done in vain for ever.
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "abandoned");
+    lab.ok("ann", &["retry", &slug]);
+    let ended = lab.run("ann", &[&args[..], &["--json"]].concat());
+    let data: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("abandoned"), &json!("done")), "{data}");
+    let error = &data["error"];
+    assert_eq!((&error["message"], &error["exitCode"]), (&data["reason"], &json!(1)), "{data}");
+    assert_eq!(error["next"], format!("sess work retry {slug}"), "{data}");
 }
 
 #[test]
-fn an_agent_that_cannot_begin_gives_the_work_session_back() {
+fn a_work_session_that_its_agent_cannot_begin_is_abandoned() {
     let lab = Lab::new();
     let config = "agents:\n  coder:\n    model: scripted/replies.yaml\n";
     let config = lab.world.write("agents.yaml", config).to_string_lossy().into_owned();
@@ -716,8 +774,8 @@ fn an_agent_that_cannot_begin_gives_the_work_session_back() {
     lab.git("ann", &["push", "--quiet", "origin", "HEAD:main"]);
     let failed = lab.run("ann", &["work", "run", &slug, "--agent", "coder", "--config", &config]);
     assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(failed.stdout.contains("is given back") && failed.stdout.contains("too large"), "{failed:?}");
-    assert_eq!(lab.json("ann", &["list"])["workSessions"][0]["state"], "planned");
+    assert!(failed.stdout.contains("is abandoned") && failed.stdout.contains("too large"), "{failed:?}");
+    assert_eq!(lab.json("ann", &["list"])["workSessions"][0]["state"], "abandoned");
 }
 
 #[test]
@@ -775,6 +833,85 @@ fn what_is_somebody_elses_is_told_with_its_owner() {
         lab.fails("bob", args, 4, &format!("{slug} is claimed by Ann"));
     }
     lab.ok("ann", &["exec", &slug, "--", "true"]);
+}
+
+#[test]
+fn a_command_whose_work_session_is_taken_meanwhile_did_not_end_well() {
+    let lab = Lab::new();
+    lab.clone_named("bob");
+    let sess = env!("CARGO_BIN_EXE_sess");
+    let bob = lab.world.path("bob").display().to_string();
+    let check = |ends: &str, code: i32, json: &[&str]| {
+        let slug = lab.planned("Whose");
+        lab.ok("ann", &["claim", &slug, "--lease", "1"]);
+        let takes = format!(
+            "cd {bob} && {sess} work takeover {slug} --force --reason 'it is mine' >/dev/null && echo out; {ends}"
+        );
+        let args = [&["work", "exec", &slug][..], json, &["--", "sh", "-c", &takes]].concat();
+        let run = lab.run("ann", &args);
+        assert_eq!(run.code, code, "{run:?}");
+        let said = format!("{slug} is not yours any more: ");
+        let told = run.stderr.lines().last().unwrap_or_default();
+        let label = if ends == "true" { "error: " } else { "notice: " };
+        assert!(told.starts_with(&format!("{label}{said}")), "{run:?}");
+        assert!(told.ends_with(&format!("; run `sess work show {slug}`")), "{run:?}");
+        assert!(!run.stderr.contains("error="), "{run:?}");
+        (slug, run.stdout)
+    };
+    assert_eq!(check("true", 4, &[]).1, "out\n");
+    // One that fails has its own code.
+    assert_eq!(check("exit 7", 7, &[]).1, "out\n");
+    let data = |stdout: &str| -> Value {
+        let printed = stdout.strip_prefix("out\n").expect("what the command prints is its own");
+        serde_json::from_str(printed).expect("JSON")
+    };
+    let (slug, stdout) = check("true", 4, &["--json"]);
+    let told = data(&stdout);
+    assert_eq!((&told["slug"], &told["exitCode"]), (&json!(slug), &json!(0)), "{told}");
+    let error = &told["error"];
+    assert_eq!((&error["type"], &error["exitCode"]), (&json!("conflict"), &json!(4)), "{told}");
+    assert_eq!(error["next"], format!("sess work show {slug}"), "{told}");
+    let told = data(&check("exit 7", 7, &["--json"]).1);
+    assert_eq!((&told["exitCode"], &told["error"]), (&json!(7), &Value::Null), "{told}");
+}
+
+#[test]
+fn what_came_of_a_command_is_told_as_data_when_it_has_ended() {
+    let lab = Lab::new();
+    let slug = lab.planned("Run something");
+    lab.ok("ann", &["claim", &slug]);
+    let run = |command: &str| -> (i32, Value) {
+        let run = lab.run("ann", &["work", "exec", &slug, "--json", "--", "sh", "-c", command]);
+        let printed = run.stdout.strip_prefix("its own\n").expect("what the command prints is its own");
+        (run.code, serde_json::from_str(printed).unwrap_or_else(|error| panic!("{error}: {run:?}")))
+    };
+    let (code, data) = run("echo its own; exit 7");
+    assert_eq!((code, &data["exitCode"], &data["slug"]), (7, &json!(7), &json!(slug)), "{data}");
+    assert_eq!((&data["schema_version"], &data["state"]), (&json!(1), &json!("active")), "{data}");
+    // It may have ended the work session.
+    let abandons = format!("echo its own; {} work abandon --reason x >/dev/null", env!("CARGO_BIN_EXE_sess"));
+    let (code, data) = run(&abandons);
+    assert_eq!((code, &data["exitCode"], &data["state"]), (0, &json!(0), &json!("abandoned")), "{data}");
+}
+
+#[test]
+fn a_session_that_is_named_is_a_part_of_the_claim() {
+    let lab = Lab::new();
+    let recorded = |slug: &str| lab.json("ann", &["show", slug])["holder"].clone();
+    let named = lab.planned("Named");
+    lab.ok("ann", &["claim", &named, "--session", "s1"]);
+    let inherited = lab.planned("Inherited");
+    let mut command = lab.world.command(["work", "claim", &inherited]);
+    command.env("SESS_SESSION", "s1").current_dir(lab.world.path("ann"));
+    assert_eq!(Run::from(command.output().expect("sess starts")).code, 0);
+    assert_eq!(recorded(&named)["session"], "agent:main:chat:s1");
+    for field in ["session", "agent", "name"] {
+        assert_eq!(recorded(&named)[field], recorded(&inherited)[field], "{field}");
+    }
+    // Another session is somebody else; whoever names none is the person, who may.
+    lab.fails("ann", &["log", "mine", "--slug", &named, "--session", "s2"], 4, "is claimed by");
+    lab.ok("ann", &["log", "mine", "--slug", &named, "--session", "s1"]);
+    lab.ok("ann", &["log", "mine", "--slug", &named]);
 }
 
 #[test]

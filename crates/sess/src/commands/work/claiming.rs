@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use sess_core::Timestamp;
-use sess_work::{ClaimOptions, Claimed, Error, Phase, Record, Slug, State, Workspace, quoted};
+use sess_work::{ClaimOptions, Claimed, Error, Kind, Phase, Record, Slug, State, Workspace, quoted};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Here, lease_left, text_of};
@@ -107,16 +107,59 @@ pub(super) fn env(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs a command as the work session. What it prints is its own; data about it come when it has ended.
 pub(super) fn exec(here: &Here<'_>, one: One, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let slug = here.meant(one)?;
     let (program, args) = command.split_first().context("there is no command")?;
     let mut command = Command::new(program);
     command.args(args);
-    in_workspace(here, &slug, command).map(ExitCode::from)
+    let ended = in_workspace(here, &slug, command)?;
+    let lost = ended.lost.as_ref();
+    if here.output.json {
+        let mut more = json!({ "exitCode": ended.code });
+        let mut notices = Vec::new();
+        match lost {
+            // A command that failed keeps its own code, which is the one that is told.
+            Some(lost) if ended.code != 0 => notices.push(lost.to_string()),
+            Some(lost) => {
+                let (code, next) = (ended.exit_code(), lost.next_command());
+                let message = lost.message();
+                more["error"] =
+                    json!({ "type": "conflict", "message": message, "exitCode": code, "next": next });
+            }
+            None => {}
+        }
+        let state = here.state(&slug)?.unwrap_or(State::Active);
+        here.tell(&slug, state, more, &notices, "")?;
+    }
+    match lost {
+        Some(lost) if ended.code == 0 => here.output.failed(&lost.to_string()),
+        Some(lost) => here.output.notice(&lost.to_string()),
+        None => {}
+    }
+    Ok(ExitCode::from(ended.exit_code()))
 }
 
-/// Runs a command in the workspace, as the work session, and keeps the lease meanwhile; returns its exit code.
-pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<u8> {
+/// How a command in a workspace ended.
+pub(super) struct Ended {
+    /// Its own exit code.
+    code: u8,
+    /// Somebody else has the work session now.
+    pub lost: Option<Error>,
+}
+
+impl Ended {
+    /// Returns the command's own exit code; what went well for somebody who lost the work session did not.
+    pub(super) fn exit_code(&self) -> u8 {
+        match &self.lost {
+            Some(lost) if self.code == 0 => lost.kind.exit_code(),
+            _ => self.code,
+        }
+    }
+}
+
+/// Runs a command in the workspace, as the work session, and keeps the lease meanwhile.
+pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -> anyhow::Result<Ended> {
     let Some(workspace) = here.work.workspace(slug) else {
         // Somebody else's has none either, and that is what counts.
         here.work.check_own(slug)?;
@@ -134,7 +177,9 @@ pub(super) fn in_workspace(here: &Here<'_>, slug: &Slug, mut command: Command) -
             .next(format!("command -v {}", quoted(program)))
     })?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(u8::try_from(code).unwrap_or(1))
+    // The command may have ended the work session itself; only that somebody else has it now is a loss.
+    let lost = here.work.check_own(slug).err().filter(|error| error.kind == Kind::Claimed);
+    Ok(Ended { code: u8::try_from(code).unwrap_or(1), lost })
 }
 
 pub(super) fn heartbeat(here: &Here<'_>, one: One) -> anyhow::Result<()> {

@@ -19,8 +19,9 @@ use std::{
 
 use console::Style;
 use serde_json::{Map, Value, json};
-use sess_core::Timestamp;
-use sess_work::{Error, Slug, State, quoted};
+use sess_app::Signals;
+use sess_core::{Timestamp, policy::Standing};
+use sess_work::{Error, Kind, Slug, State, quoted};
 
 use super::Context;
 use crate::{
@@ -47,7 +48,20 @@ pub async fn run(context: &Context, output: &Output, verb: Verb) -> anyhow::Resu
 
 /// Every error of a work session says what to run next: one that does not know better, where to look.
 fn with_next(error: anyhow::Error) -> anyhow::Error {
-    let is_told = error.is::<Error>() || error.is::<sess_app::Error>() || error.is::<ReaderGone>();
+    let is_told = error.is::<Error>() || error.is::<ReaderGone>();
+    if let Some(told) = error.downcast_ref::<sess_app::Error>() {
+        let of = |kind: Kind, next: &str| Error::new(kind, told.to_string()).next(next).into();
+        return match told.kind() {
+            _ if matches!(told, sess_app::Error::Work(_)) => error,
+            // It has a hint, which says more.
+            sess_app::Kind::Denied => error,
+            sess_app::Kind::Invalid => of(Kind::Usage, "sess work --help"),
+            sess_app::Kind::NotFound => of(Kind::WrongState, "sess list"),
+            sess_app::Kind::Conflict => of(Kind::Claimed, "sess list"),
+            sess_app::Kind::Unavailable => of(Kind::Unreachable, "sess doctor"),
+            sess_app::Kind::Damaged => of(Kind::Failed, "sess doctor"),
+        };
+    }
     match error.downcast_ref::<Usage>() {
         _ if is_told => error,
         Some(Usage(text)) => Error::usage(text.clone()).next("sess work --help").into(),
@@ -58,7 +72,16 @@ fn with_next(error: anyhow::Error) -> anyhow::Error {
 async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Result<ExitCode> {
     let dir = context.app.settings().cwd.as_ref().map(PathBuf::from);
     let dir = dir.ok_or_else(|| Error::wrong_state("the working directory is gone").next("cd"))?;
-    let work = context.app.work(&context.caller, &dir).await?;
+    // An agent is the session that its host says. `run` opens the one that is named for its agent.
+    let named = context.session.as_ref().filter(|_| context.caller.standing == Standing::Owner);
+    let work = match named.filter(|_| !matches!(verb, Verb::Run { .. })) {
+        Some(named) => {
+            let whole = context.app.whole_name(named).await?.unwrap_or_else(|| named.clone());
+            let signals = Signals { explicit: Some(whole), ..Signals::default() };
+            context.app.work(&context.app.caller(&signals), &dir).await?
+        }
+        None => context.app.work(&context.caller, &dir).await?,
+    };
     let here = Here { context, output, work };
     // The others say so where it matters to them.
     let tells_old = matches!(verb, Verb::Show(_) | Verb::Drift(_) | Verb::Context { .. } | Verb::Kb(_));

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc, sync::mpsc};
 
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use sess_app::agents::{Agents, Person, Request};
 use sess_core::{
     permission::Trust,
@@ -19,7 +19,8 @@ use crate::{
     cli::work::One,
     commands::{
         run::{agents_in, exec, lease, second_signal},
-        wait::told,
+        send::TIMED_OUT,
+        wait::{INTERRUPTED, told},
     },
 };
 
@@ -27,6 +28,13 @@ use crate::{
 const CONTEXT_BYTES: usize = 32_000;
 /// How much of what it says at its end is logged.
 const SUMMARY_CHARS_MAX: usize = 2_000;
+/// The exit code of a run in which nothing was done that could land.
+const FAILED: u8 = 1;
+
+/// Somebody did not want to wait for the agent's own end.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct Interrupted;
 
 pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> anyhow::Result<ExitCode> {
     let context = here.context;
@@ -44,7 +52,11 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     }
     let person = Arc::clone(&onlooker) as Arc<dyn Person>;
     let agents = agents_in(context, env, team, person, trust, lease(context)?)?;
-    let name = agents.agent(Some(agent))?.name.clone();
+    let known = agents.agent(Some(agent)).map_err(|error| {
+        let next = format!("sess work run {slug} --agent {}", agents.team().entry().name);
+        Error::wrong_state(error.to_string()).next(next)
+    });
+    let name = known?.name.clone();
 
     // An agent that was stopped goes on in the session that has the claim.
     let seen = here.work.see()?;
@@ -64,7 +76,7 @@ pub(super) async fn run(here: &Here<'_>, one: One, agent: &str, yolo: bool) -> a
     }
     here.next(&format!("{slug} is claimed for {agent}, in session {}", session.key));
     let ended = Box::pin(carried_out(here, &agents, &work, &slug, session.clone(), claimed.workspace)).await;
-    let finished = finish(here, &work, &slug, &session, &ended);
+    let finished = finish(here, &work, &slug, &session, &Ending::of(&ended));
     if let (Err(_), Err(error)) = (&finished, &ended) {
         // The other one is told as what the verb ended with.
         here.output.notice(&format!("{agent} failed: {error:#}"));
@@ -120,7 +132,7 @@ async fn carried_out(
         ended = both => ended.map(|(run, ())| run).map_err(anyhow::Error::from),
         heard = second_signal(&cancel) => {
             heard.context("signals cannot be heard")?;
-            Err(anyhow::anyhow!("interrupted"))
+            Err(Interrupted.into())
         }
     };
     drop(done);
@@ -128,58 +140,112 @@ async fn carried_out(
     ended
 }
 
-/// Ends the work session as its agent ended: well and with something done, and it is completed; else it is given back.
+/// How the agent's part ended.
+struct Ending {
+    outcome: &'static str,
+    summary: String,
+    code: u8,
+    is_well: bool,
+    /// Somebody wanted it to end: that says nothing about the work.
+    is_cancelled: bool,
+}
+
+impl Ending {
+    fn of(ended: &anyhow::Result<Run>) -> Self {
+        let (state, said) = match ended {
+            Ok(run) => {
+                let said = run.result.clone().or_else(|| run.error.clone()).unwrap_or_default();
+                (run.state, said)
+            }
+            Err(error) if error.is::<Interrupted>() => (RunState::Cancelled, error.to_string()),
+            Err(error) => (RunState::Failed, format!("{error:#}")),
+        };
+        let code = match state {
+            RunState::Done => 0,
+            RunState::TimedOut => TIMED_OUT,
+            RunState::Cancelled => INTERRUPTED,
+            RunState::Queued | RunState::Running | RunState::Failed | RunState::Aborted => FAILED,
+        };
+        Self {
+            outcome: told(state),
+            summary: summary(&said),
+            code,
+            is_well: state == RunState::Done,
+            is_cancelled: state == RunState::Cancelled,
+        }
+    }
+}
+
+/// Ends the work session as its agent ended: well and with something done, and it is completed; cancelled, and it is
+/// given back; else it is abandoned, because whoever watches for what is ready would have it fail again for ever.
 fn finish(
     here: &Here<'_>,
     work: &Work,
     slug: &Slug,
     session: &NewSession,
-    ended: &anyhow::Result<Run>,
+    ending: &Ending,
 ) -> anyhow::Result<ExitCode> {
-    let (outcome, said, code) = match ended {
-        Ok(run) => {
-            let said = run.result.clone().or_else(|| run.error.clone()).unwrap_or_default();
-            (told(run.state), said, exec::exit_code(run))
-        }
-        Err(error) => ("failed", format!("{error:#}"), ExitCode::FAILURE),
-    };
-    let is_well = ended.as_ref().is_ok_and(|run| run.state == RunState::Done);
-    let summary = summary(&said);
+    let Ending { outcome, summary, code, .. } = ending;
+    let agent = &session.agent;
+    let without = format!("{agent} ended without success ({outcome}): {summary}");
     let seen = work.see()?;
     // It may have finished, or lost, its work session by itself.
     let standing = seen.standing(slug);
     let waits = standing.holder().is_some_and(Claim::waits);
     if let Some(state) = standing.state().filter(|state| waits || *state != State::Active) {
-        let more = json!({ "session": session.key.as_str(), "outcome": outcome, "summary": summary });
         let how = if waits { "done, and waits to be merged".to_owned() } else { state.to_string() };
-        here.tell(slug, state, more, &[], &format!("{slug} is {how}: its agent saw to that"))?;
-        return Ok(code);
+        let sentence = format!("{slug} is {how}: its agent saw to that");
+        let next = format!("sess work show {slug}");
+        let failed = (!ending.is_well).then_some((*code, without.as_str(), next.as_str()));
+        here.tell(slug, state, data_of(session, ending, failed), &[], &sentence)?;
+        if failed.is_some() {
+            here.next(&format!("{agent} ended without success ({outcome}); `{next}` shows all about it"));
+        }
+        return Ok(ExitCode::from(*code));
     }
-    here.notice(&work.note(slug, Note::Log, &format!("{}: {outcome}. {summary}", session.agent))?);
-    work.commit_all(slug, &format!("feat: what {} did", session.agent))?;
-    let agent = &session.agent;
-    let (reason, code) = if !is_well {
-        (Some(format!("{agent} ended without success ({outcome}): {summary}")), code)
+    here.notice(&work.note(slug, Note::Log, &format!("{agent}: {outcome}. {summary}"))?);
+    work.commit_all(slug, &format!("feat: what {agent} did"))?;
+    let (reason, code) = if !ending.is_well {
+        (without, *code)
     } else if work.has_work(slug)? {
-        (None, code)
-    } else {
-        (Some(format!("{agent} did nothing that could land: {summary}")), ExitCode::FAILURE)
-    };
-    let Some(reason) = reason else {
         let done = work.complete(slug, None).inspect_err(|_| {
-            here.output.notice(&format!(
-                "{} ended well, and {slug} stays claimed: it could not land",
-                session.agent
-            ));
+            here.output.notice(&format!("{agent} ended well, and {slug} stays claimed: it could not land"));
         })?;
         claiming::tell_completed(here, slug, &done)?;
-        return Ok(code);
+        return Ok(ExitCode::from(*code));
+    } else {
+        (format!("{agent} did nothing that could land: {summary}"), FAILED)
     };
-    let notices = work.release(slug, Some(&reason))?;
-    let more = json!({ "session": session.key.as_str(), "outcome": outcome, "summary": summary });
-    let sentence = format!("{slug} is given back, with what was done on its branch: {reason}");
-    here.tell(slug, State::Planned, more, &notices, &sentence)?;
-    Ok(code)
+    let (state, how, next, does) = if ending.is_cancelled {
+        let next = format!("sess work run {slug} --agent {agent}");
+        (State::Planned, "given back", next, "goes on with it")
+    } else {
+        (State::Abandoned, "abandoned", format!("sess work retry {slug}"), "plans it anew")
+    };
+    let notices = match state {
+        State::Planned => work.release(slug, Some(&reason))?,
+        _ => work.abandon(slug, &reason)?,
+    };
+    let sentence = format!("{slug} is {how}, with what was done on its branch: {reason}");
+    let more = data_of(session, ending, Some((code, &reason, &next)));
+    here.tell(slug, state, more, &notices, &sentence)?;
+    here.next(&format!("`{next}` {does}"));
+    Ok(ExitCode::from(code))
+}
+
+/// Returns what a program is told about the agent's part; what failed, with its exit code, why, and what to run next.
+fn data_of(session: &NewSession, ending: &Ending, failed: Option<(u8, &str, &str)>) -> Value {
+    let mut data = json!({
+        "session": session.key.as_str(),
+        "outcome": ending.outcome,
+        "summary": ending.summary,
+    });
+    if let Some((code, reason, next)) = failed {
+        data["reason"] = reason.into();
+        // As every error is told, beside what became of the work session.
+        data["error"] = json!({ "type": "failed", "message": reason, "exitCode": code, "next": next });
+    }
+    data
 }
 
 /// What is logged is read by everybody: without secrets, and not without end.

@@ -34,7 +34,11 @@ pub(super) async fn watch(here: &Here<'_>, args: Watch) -> anyhow::Result<ExitCo
                 let mut shell = Command::new("sh");
                 shell.args(["-c", command]);
                 let slug = &claimed.record.claim.slug;
-                let code = claiming::in_workspace(here, slug, shell)?;
+                let ended = claiming::in_workspace(here, slug, shell)?;
+                if let Some(lost) = &ended.lost {
+                    here.output.notice(&lost.to_string());
+                }
+                let code = ended.exit_code();
                 if args.once {
                     return Ok(ExitCode::from(code));
                 }
