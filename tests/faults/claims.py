@@ -24,6 +24,9 @@ VICTIMS_OF = 3
 # How long a claim takes for each that is after it, and a verb that somebody runs alone.
 CLAIM_S, VERB_S = 0.15, 0.6
 LIMIT_S = 120
+# A push that is killed leaves a lock for each ref that it was to move: the base, the claim, the branch, and HEAD; and
+# there may be one that was left before.
+LOCKS_MAX = 5
 # Every process of an attempt has it in its environment.
 MARK = "SESS_FAULTS_MARK"
 
@@ -154,7 +157,7 @@ class Round:
 
     def go_on(self, clone: pathlib.Path, *verb: str, done_before: int | None = None) -> Done:
         """Runs a verb as a person would who does what an error says; it has to succeed, or to be done already."""
-        for _ in range(3):
+        for _ in range(1 + LOCKS_MAX):
             done = self.finish(clone, self.start(clone, *verb), verb[0])
             if done.code == 0 or done.code == done_before:
                 return done
