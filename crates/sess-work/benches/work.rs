@@ -21,12 +21,12 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
-    sync::Barrier,
+    sync::{Barrier, Mutex},
     thread,
     time::{Duration, Instant},
 };
 
-use sess_work::{ClaimOptions, Kind, Slug, Work, Workspace};
+use sess_work::{ClaimOptions, Kind, Seen, Slug, Work, Workspace};
 
 use crate::{
     lab::Lab,
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             same(count);
         }
     }
-    if "different-32-files".contains(&part) {
+    if "files-32".contains(&part) {
         different(32, FILES);
     }
     if "list".contains(&part) {
@@ -121,53 +121,69 @@ fn fill(lab: &Lab, files: usize) {
     lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
 }
 
-/// A session for everybody.
+/// A session for everybody. Every round and every way begins with a repository of its own: refs and commits that others
+/// left there cost whoever comes next.
 fn different(count: usize, files: usize) {
-    let lab = Lab::new();
-    if files > 0 {
-        fill(&lab, files);
-    }
-    let workers = clones(&lab, count);
-    let (mut ours, mut shown, mut other, mut pushed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut looked, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut other, mut pushed) = (Vec::new(), Vec::new());
+    let rate = |took: Duration| count as f64 / took.as_secs_f64();
     for round in 0..ROUNDS {
-        let slugs = planned_many(&lab, &format!("different-{count}-{round}"), count);
+        let name = format!("different-{count}-{round}");
+        let (_lab, workers, slugs) = stage(count, files, &name);
+        let seen = |work: &Work| Mutex::new(work.see().expect("seen"));
+        let seen: Vec<Mutex<Seen>> = workers.iter().map(|(_, work)| seen(work)).collect();
+        ours.push(rate(together(&workers, |n, (_, work), through| {
+            let mut seen = seen[n].lock().expect("nobody panics");
+            let taken = work.take_seen(&slugs[n], &mut seen, &bare()).expect("nothing is in the way");
+            assert!(taken.is_some(), "nobody else wants it");
+            through();
+        })));
+        let (_lab, workers, slugs) = stage(count, files, &name);
         let took = together(&workers, |n, (_, work), through| {
             work.take(&slugs[n], &bare()).expect("nobody else wants it");
             through();
         });
-        ours.push(count as f64 / took.as_secs_f64());
+        looked.push(rate(took));
         // One of them shows all.
         let went_on = together(&workers, |n, (_, work), through| {
             work.claim(&slugs[n], &bare()).expect("it goes on");
             through();
         });
-        shown.push(count as f64 / (took + went_on).as_secs_f64());
-        let took = together(&workers, |n, (dir, _), through| {
+        shown.push(rate(took + went_on));
+        let (_lab, workers, slugs) = stage(count, files, &name);
+        other.push(rate(together(&workers, |n, (dir, _), through| {
             assert!(lock_line(dir, &slugs[n]), "nobody else wants it");
             through();
-        });
-        other.push(count as f64 / took.as_secs_f64());
+        })));
         // What nobody can do without who takes something from others by a ref.
+        let (_lab, workers, _) = stage(count, files, &name);
         for (n, (dir, _)) in workers.iter().enumerate() {
-            assert!(git(dir, &["checkout", "--quiet", "--detach"]), "it can be left");
-            let message = format!("{round} {n}");
+            let message = n.to_string();
             assert!(git(dir, &["commit", "--quiet", "--allow-empty", "-m", &message]), "it can be committed");
         }
-        let took = together(&workers, |n, (dir, _), through| {
-            let to = format!("HEAD:refs/bench/{round}-{n}");
+        pushed.push(rate(together(&workers, |n, (dir, _), through| {
+            let to = format!("HEAD:refs/bench/{n}");
             assert!(git(dir, &["push", "--quiet", "origin", &to]), "it can be pushed");
             through();
-        });
-        pushed.push(count as f64 / took.as_secs_f64());
-        for (dir, _) in &workers {
-            assert!(git(dir, &["checkout", "--quiet", "main"]), "it can be gone back to");
-        }
+        })));
     }
     let goal = (count == 32).then_some(TIMES_FASTER);
     let size = if files > 0 { format!(", {files} files") } else { String::new() };
     rates(&format!("claims a second, {count} clones, different sessions{size}"), ours, other.clone(), goal);
-    rates("  the same until the directories show them", shown, other.clone(), None);
+    rates("  the same with the look that tells what there is", looked, other.clone(), None);
+    rates("  and until the directories show them", shown, other.clone(), None);
     rates("  a bare push of one new commit by each, and no more", pushed, other, None);
+}
+
+/// A repository with clones and a session for each, which they have not heard of yet.
+fn stage(count: usize, files: usize, name: &str) -> (Lab, Vec<(PathBuf, Work)>, Vec<Slug>) {
+    let lab = Lab::new();
+    if files > 0 {
+        fill(&lab, files);
+    }
+    let workers = clones(&lab, count);
+    let slugs = planned_many(&lab, name, count);
+    (lab, workers, slugs)
 }
 
 /// One session that everybody is after.
@@ -229,7 +245,7 @@ fn lock_line(dir: &Path, slug: &Slug) -> bool {
 
 fn git(dir: &Path, args: &[&str]) -> bool {
     let mut command = Command::new("git");
-    command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(args).current_dir(dir);
+    command.args(args).current_dir(dir);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().expect("git runs").success()
 }
