@@ -105,7 +105,9 @@ impl Work {
                 templates::session(&slug, draft, self.template(&seen.tree, templates::SESSION)?.as_deref())?;
             let plan = self.repo.file(&text)?;
             let claim = self.first_claim(&slug, &plan.oid, &seen, &ClaimOptions::default())?;
-            let oid = self.repo.write_claim(&claim, &[])?;
+            let dir = format!("{} blob {}\t{PLAN_FILE}\n", plan.mode, plan.oid);
+            let dir = self.repo.git.feed_oid(["mktree"], dir.as_bytes())?;
+            let oid = self.repo.write_claim_with(dir.as_str(), &claim, &[])?;
             let record = Record { oid, claim };
             let base = seen.view.base.clone();
             seen.view.claims.insert(slug.clone(), record.clone());

@@ -3,7 +3,7 @@
 use crate::{
     Claim, Kind, Move, Moved, Oid, PLAN_FILE, Record, Repo, Result, Seen, Slug, Standing, State, Work,
     claiming::is_renewal,
-    refs::{CLAIM_FILE, LOG_LINE, read_all},
+    refs::{LOG_LINE, read_claims},
 };
 
 /// How much of a chain is read. Every renewal is a record.
@@ -80,8 +80,8 @@ impl Work {
         let Some(last) = last else { return Ok(Vec::new()) };
         let count = format!("--max-count={RECORDS_MAX}");
         let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
-        let names: Vec<String> = told.lines().map(|oid| format!("{oid}:{CLAIM_FILE}")).collect();
-        let read = read_all(&self.repo.git, &names)?.into_iter().flatten();
+        let oids: Vec<Oid> = told.lines().filter_map(|oid| oid.parse().ok()).collect();
+        let read = read_claims(&self.repo.git, &oids.iter().collect::<Vec<_>>())?.into_iter().flatten();
         Ok(read.filter_map(|json| serde_json::from_slice(&json).ok()).collect())
     }
 

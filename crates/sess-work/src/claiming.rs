@@ -39,7 +39,7 @@ impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
         let (seen, record, is_resumed) = self.taken(slug, options)?;
-        self.settled_or_told(seen, record, options, is_resumed)
+        self.settled(seen, record, options, is_resumed)
     }
 
     /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
@@ -53,30 +53,42 @@ impl Work {
     fn taken(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Seen, Record, bool)> {
         for _ in 0..TRIES_MAX {
             let mut seen = self.see()?;
-            self.check(Verb::Claim, slug, &seen)?;
-            if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
-                let record = self.renewed(record)?;
-                seen.view.claims.insert(slug.clone(), record.clone());
-                return Ok((seen, record, true));
-            }
-            let claim = self.new_claim(slug, &seen, options)?;
-            self.check_leftover(slug, &seen, &claim)?;
-            let before = seen.record(slug).map(|record| &record.oid);
-            let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
-            let record = Record { oid, claim };
-            self.check_projection(&seen, &record)?;
-            match self.moved_claim(slug, before, &record.oid, None)? {
-                Moved::Done => {
-                    seen.view.claims.insert(slug.clone(), record.clone());
-                    return Ok((seen, record, false));
-                }
-                // Whoever was faster may have given it back already: the next look tells.
-                Moved::Overtaken { .. } => {}
-                Moved::Rejected(words) => return Err(self.claim_rejected(&words)),
+            // Whoever was faster may have given it back already: the next look tells.
+            if let Some((record, is_resumed)) = self.take_seen(slug, &mut seen, options)? {
+                return Ok((seen, record, is_resumed));
             }
         }
         Err(Error::new(Kind::Claimed, format!("others are after {slug} all the time"))
             .next("sess work list --ready"))
+    }
+
+    /// As [`Self::take`], from what was seen a moment ago; `None` when somebody else was faster since.
+    pub fn take_seen(
+        &self,
+        slug: &Slug,
+        seen: &mut Seen,
+        options: &ClaimOptions,
+    ) -> Result<Option<(Record, bool)>> {
+        self.check(Verb::Claim, slug, seen)?;
+        if let Some(record) = seen.record(slug).filter(|record| !record.claim.phase.has_ended()) {
+            let record = self.renewed(record)?;
+            seen.view.claims.insert(slug.clone(), record.clone());
+            return Ok(Some((record, true)));
+        }
+        let claim = self.new_claim(slug, seen, options)?;
+        self.check_leftover(slug, seen, &claim)?;
+        let before = seen.record(slug).map(|record| &record.oid);
+        let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
+        let record = Record { oid, claim };
+        self.check_projection(seen, &record)?;
+        match self.moved_claim(slug, before, &record.oid, None)? {
+            Moved::Done => {
+                seen.view.claims.insert(slug.clone(), record.clone());
+                Ok(Some((record, false)))
+            }
+            Moved::Overtaken { .. } => Ok(None),
+            Moved::Rejected(words) => Err(self.claim_rejected(&words)),
+        }
     }
 
     /// Takes the first session that is ready, and that nobody else was faster with; `None` when there is none.
@@ -87,24 +99,23 @@ impl Work {
         }
         let mut refused = None;
         for _ in 0..TRIES_MAX {
-            let rows = self.list(&self.see()?)?;
-            let ready = rows.into_iter().filter(|row| {
+            let mut seen = self.see()?;
+            let ready = self.list(&seen)?.into_iter().filter(|row| {
                 row.ready && label.is_none_or(|label| row.labels.iter().any(|known| known == label))
             });
             let mut is_contended = false;
             for row in ready {
-                match self.taken(&row.slug, options) {
+                match self.take_seen(&row.slug, &mut seen, options) {
+                    Ok(Some((record, is_resumed))) => {
+                        return self.settled(seen, record, options, is_resumed).map(Some);
+                    }
+                    Ok(None) => is_contended = true,
                     Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
                         is_contended = true;
                     }
-                    // Another process of this clone took it a moment ago, and works on it.
-                    Ok((_, _, true)) => is_contended = true,
                     // Something of this clone's own is in the way of this one alone.
                     Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
-                    taken => {
-                        let (seen, record, _) = taken?;
-                        return self.settled_or_told(seen, record, options, false).map(Some);
-                    }
+                    Err(error) => return Err(error),
                 }
             }
             if !is_contended {
@@ -185,19 +196,6 @@ impl Work {
         })
     }
 
-    /// As [`Self::settled`]; whoever is stopped by something hears what they have.
-    fn settled_or_told(
-        &self,
-        seen: Seen,
-        record: Record,
-        options: &ClaimOptions,
-        is_resumed: bool,
-    ) -> Result<Claimed> {
-        let slug = record.claim.slug.clone();
-        self.settled(seen, record, options, is_resumed)
-            .map_err(|error| error.although(&format!("{slug} is yours")))
-    }
-
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
     pub(crate) fn settled(
         &self,
@@ -206,12 +204,34 @@ impl Work {
         options: &ClaimOptions,
         is_resumed: bool,
     ) -> Result<Claimed> {
-        let slug = &record.claim.slug;
+        let slug = record.claim.slug.clone();
         let mut notices = Vec::new();
         // As it was seen before the claim: whoever had the session could not share anything more since.
-        let shared = seen.shared_tip(slug).cloned();
-        let start = match self.on_base_from(seen, |_| Ok(None)) {
-            Ok(seen) => seen.view.base,
+        let shared = seen.shared_tip(&slug).cloned();
+        let (start, record) = self.shown(seen, record, is_resumed, &mut notices)?;
+        self.placed(&start, shared.as_ref(), record, options, is_resumed, notices)
+            .map_err(|error| error.although(&format!("{slug} is yours")))
+    }
+
+    /// Shows a claim on the base, and returns where its branch begins; with the claim, which may have changed by that.
+    fn shown(
+        &self,
+        seen: Seen,
+        record: Record,
+        is_resumed: bool,
+        notices: &mut Vec<String>,
+    ) -> Result<(Oid, Record)> {
+        let slug = &record.claim.slug;
+        let is_new = !is_resumed && seen.tree.state(slug) == Some(State::Planned);
+        let mut is_late = false;
+        let in_time = |seen: &Seen| {
+            is_late = is_new && !matches!(seen.tree.state(slug), Some(State::Planned | State::Active));
+            if is_late { self.too_late(&record, seen) } else { Ok(()) }
+        };
+        match self.on_base_from(seen, in_time, |_| Ok(None)) {
+            Ok(seen) if is_new => Ok((seen.view.base.clone(), self.as_planned(record, &seen)?)),
+            Ok(seen) => Ok((seen.view.base, record)),
+            Err(error) if is_late => Err(error),
             // The claim stands; whoever comes next makes up for it.
             Err(error) => {
                 notices.push(format!(
@@ -220,9 +240,42 @@ impl Work {
                     error.message()
                 ));
                 let seen = self.see_or_recall()?;
-                self.chained(&seen.tree, &self.pending(&seen, Some(slug))?)?
+                Ok((self.chained(&seen.tree, &self.pending(&seen, Some(slug))?)?, record))
             }
-        };
+        }
+    }
+
+    /// Ends a claim that was made after somebody else finished the session, or took its plan back, and left no claim
+    /// that would have been in the way; says so.
+    fn too_late(&self, record: &Record, seen: &Seen) -> Result<()> {
+        let slug = &record.claim.slug;
+        self.end_claim(record, Phase::Released, "it came too late")?;
+        let mut seen = seen.clone();
+        seen.view.claims.remove(slug);
+        self.check(Verb::Claim, slug, &seen)
+    }
+
+    /// Returns a new claim on the plan as it is: somebody may have edited it right before.
+    fn as_planned(&self, record: Record, seen: &Seen) -> Result<Record> {
+        let entry = seen.tree.entries.get(&record.claim.slug);
+        let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE));
+        match plan.filter(|plan| plan.oid != record.claim.plan) {
+            Some(plan) => self.replaced(&record, |claim| claim.plan = plan.oid.clone(), &[], true),
+            None => Ok(record),
+        }
+    }
+
+    /// Makes the branch and the workspace of a session that is the caller's.
+    fn placed(
+        &self,
+        start: &Oid,
+        shared: Option<&Oid>,
+        record: Record,
+        options: &ClaimOptions,
+        is_resumed: bool,
+        mut notices: Vec<String>,
+    ) -> Result<Claimed> {
+        let slug = &record.claim.slug;
         if is_resumed && shared.is_none() && self.tip(slug)?.is_none() {
             notices.push(format!(
                 "{} was gone, and begins anew at {}: `git for-each-ref refs/intersession/rescue/{slug}` and `git fsck --lost-found` tell what it had",
@@ -230,7 +283,7 @@ impl Work {
                 start.short()
             ));
         }
-        self.ensure_branch(slug, &start, shared.as_ref(), &record.claim, &mut notices)?;
+        self.ensure_branch(slug, start, shared, &record.claim, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
@@ -240,8 +293,8 @@ impl Work {
             self.keep_fence(path, &record)?;
         }
         if !is_resumed {
-            notices.extend(self.odd_template(&start, &record.claim)?);
-            notices.extend(self.missing_hooks(&start)?);
+            notices.extend(self.odd_template(start, &record.claim)?);
+            notices.extend(self.missing_hooks(start)?);
         }
         Ok(Claimed { record, workspace, is_resumed, notices })
     }
@@ -291,7 +344,7 @@ impl Work {
                 if let Some(tip) = back.and_then(|back| back.to) {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
-                self.handed_over(self.settled_or_told(seen, record, options, false)?)
+                self.handed_over(self.settled(seen, record, options, false)?)
             }
             Moved::Overtaken { .. } => {
                 let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));

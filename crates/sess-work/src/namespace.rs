@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use crate::{
     Error, Kind, Move, Moved, Oid, Phase, Record, Repo, Result, Slug, View,
-    refs::{CLAIM_FILE, read_all, record},
+    refs::{read_claims, record},
     repo::{CLAIMS, CLAIMS_AS_BRANCHES},
 };
 
@@ -89,9 +89,9 @@ impl Repo {
                 continue;
             }
             let Some(short) = short.strip_prefix("claims/") else { continue };
-            let file = read_all(&self.git, &[format!("{oid}:{CLAIM_FILE}")])?.pop().flatten();
+            let json = read_claims(&self.git, &[oid])?.pop().flatten();
             // What is no claim is nobody's.
-            let Ok((slug, old)) = record(short, oid.clone(), file) else { continue };
+            let Ok((slug, old)) = record(short, oid.clone(), json) else { continue };
             if let Some(step) = self.gone_on(&slug, &old, view)? {
                 moves.push(step);
             } else if self.is_carried(&slug, oid, view)? {

@@ -68,18 +68,20 @@ impl Work {
     ///
     /// `step` looks anew each time, and refuses when it is too late for what it wants.
     pub(crate) fn on_base(&self, mut step: impl FnMut(&Seen) -> Result<Option<Step>>) -> Result<Seen> {
-        self.on_base_from(self.see()?, |seen| Ok(step(seen)?.map(|step| (step, None))))
+        self.on_base_from(self.see()?, |_| Ok(()), |seen| Ok(step(seen)?.map(|step| (step, None))))
     }
 
     /// As [`Self::on_base`], from what was seen a moment ago, and with a ref that moves together with the base or not
-    /// at all.
+    /// at all. `check` refuses before what others left half done is done.
     pub(crate) fn on_base_from(
         &self,
         mut seen: Seen,
+        mut check: impl FnMut(&Seen) -> Result<()>,
         mut step: impl FnMut(&Seen) -> Result<Option<(Step, Option<Move>)>>,
     ) -> Result<Seen> {
         let begun = Instant::now();
         loop {
+            check(&seen)?;
             // What others left half done is done on the way, and `step` sees it done.
             self.end_merged(&mut seen)?;
             let mut pending = self.pending(&seen, None)?;

@@ -16,6 +16,7 @@ use crate::{
     namespace::{SEEN_HERE, SEEN_OTHER},
     projecting::pause,
     repo::CLAIMS,
+    state::State,
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
@@ -122,6 +123,9 @@ impl Repo {
         let base = format!("+{}:{SEEN_BASE}", self.base_ref());
         let claims = format!("+{}/*:{SEEN_CLAIMS}/*", self.claims());
         let fetch = [
+            // Of some tens of objects, a file for each costs several times as much as one pack.
+            "-c",
+            "fetch.unpackLimit=20",
             "fetch",
             "--quiet",
             "--no-tags",
@@ -288,10 +292,11 @@ impl Repo {
             elsewhere: elsewhere.into_iter().map(|(oid, name)| (oid, name.to_owned())).collect(),
             is_old,
         };
-        let files: Vec<String> = refs.iter().map(|(oid, _)| format!("{oid}:{CLAIM_FILE}")).collect();
-        for ((oid, name), file) in refs.into_iter().zip(read_all(&self.git, &files)?) {
+        let oids: Vec<&Oid> = refs.iter().map(|(oid, _)| oid).collect();
+        let read = read_claims(&self.git, &oids)?;
+        for ((oid, name), json) in refs.into_iter().zip(read) {
             let short = short_of(name, claims);
-            match record(&short, oid, file) {
+            match record(&short, oid, json) {
                 Ok((slug, record)) => drop(view.claims.insert(slug, record)),
                 Err(reason) => view.damaged.push((short, reason)),
             }
@@ -323,8 +328,8 @@ impl Repo {
     /// Returns a session's claim as it was seen last, without asking anybody.
     pub(crate) fn seen_record(&self, slug: &Slug) -> Result<Option<Record>> {
         let Some(oid) = self.commit(&self.seen_claim_ref(slug.as_str()))? else { return Ok(None) };
-        let file = read_all(&self.git, &[format!("{oid}:{CLAIM_FILE}")])?.pop().flatten();
-        Ok(record(slug.as_str(), oid, file).ok().map(|(_, record)| record))
+        let json = read_claims(&self.git, &[&oid])?.pop().flatten();
+        Ok(record(slug.as_str(), oid, json).ok().map(|(_, record)| record))
     }
 
     /// Moves refs together, or none of them.
@@ -446,11 +451,19 @@ impl Repo {
 
     /// Writes a record, whose parents are what it follows upon.
     pub(crate) fn write_claim(&self, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
-        let json = serde_json::to_string_pretty(claim).expect("its keys are strings") + "\n";
-        let blob = self.write_blob(json.as_bytes())?;
-        let tree = self.git.feed_oid(["mktree"], format!("100644 blob {blob}\t{CLAIM_FILE}\n").as_bytes())?;
-        let message = format!("[{}] {}, fence {}\n", claim.slug, claim.phase.as_str(), claim.fence);
-        self.commit_tree(&tree, parents, &message)
+        // The session's directory as it was claimed, which the record's own commit is all that is new beside.
+        let dir = match parents.first() {
+            Some(before) => format!("{before}^{{tree}}"),
+            None => format!("{}:{}", claim.base_commit, State::Planned.dir_of(&claim.slug)),
+        };
+        self.write_claim_with(&dir, claim, parents)
+    }
+
+    /// As [`Self::write_claim`], of a session whose directory is another tree.
+    pub(crate) fn write_claim_with(&self, dir: &str, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
+        let (slug, phase, fence) = (&claim.slug, claim.phase.as_str(), claim.fence);
+        let json = serde_json::to_string_pretty(claim).expect("its keys are strings");
+        self.commit_tree(dir, parents, &format!("[{slug}] {phase}, fence {fence}\n\n{json}\n"))
     }
 
     pub(crate) fn write_blob(&self, bytes: &[u8]) -> Result<Oid> {
@@ -458,19 +471,20 @@ impl Repo {
     }
 }
 
-pub(crate) const CLAIM_FILE: &str = "claim.json";
+/// Where records were that are no part of their commit's message.
+const CLAIM_FILE: &str = "claim.json";
 /// How often refs that are where they were are tried to be moved.
 const TRIES_MAX: u32 = 4;
 
 pub(crate) fn record(
     name: &str,
     oid: Oid,
-    file: Option<Vec<u8>>,
+    json: Option<Vec<u8>>,
 ) -> std::result::Result<(Slug, Record), String> {
     let slug: Slug = name.parse().map_err(|error: crate::slug::InvalidSlug| error.to_string())?;
-    let file = file.ok_or("it leads to no claim")?;
+    let json = json.ok_or("it leads to no claim")?;
     let claim: Claim =
-        serde_json::from_slice(&file).map_err(|error| format!("its claim cannot be read: {error}"))?;
+        serde_json::from_slice(&json).map_err(|error| format!("its claim cannot be read: {error}"))?;
     if claim.slug != slug {
         return Err(format!("its claim is that of {}", claim.slug));
     }
@@ -490,6 +504,22 @@ fn judge(moves: &[Move], now: impl Fn(&str) -> Result<Option<Oid>>, words: &str)
         }
     }
     Ok(if is_done { Moved::Done } else { Moved::Rejected(words_of(words)) })
+}
+
+/// Reads what claims say, in one go; `None` for what is no claim.
+pub(crate) fn read_claims(git: &Git, oids: &[&Oid]) -> Result<Vec<Option<Vec<u8>>>> {
+    let names: Vec<String> =
+        oids.iter().flat_map(|oid| [oid.to_string(), format!("{oid}:{CLAIM_FILE}")]).collect();
+    let mut read = read_all(git, &names)?.into_iter();
+    let mut claims = Vec::with_capacity(oids.len());
+    while let (Some(commit), Some(file)) = (read.next(), read.next()) {
+        // Its parents and who made it, its subject, and the record.
+        let told = commit.and_then(|commit| {
+            Some(String::from_utf8_lossy(&commit).splitn(3, "\n\n").nth(2)?.to_owned().into_bytes())
+        });
+        claims.push(told.or(file));
+    }
+    Ok(claims)
 }
 
 /// Reads objects by their names, in one go; `None` for what is not there.

@@ -162,7 +162,12 @@ impl Repo {
     }
 
     /// Commits a tree, in the name of whoever git says.
-    pub(crate) fn commit_tree(&self, tree: &Oid, parents: &[&Oid], message: &str) -> Result<Oid> {
+    pub(crate) fn commit_tree(
+        &self,
+        tree: impl std::fmt::Display,
+        parents: &[&Oid],
+        message: &str,
+    ) -> Result<Oid> {
         let mut args = vec!["commit-tree".to_owned(), tree.to_string()];
         for parent in parents {
             args.extend(["-p".to_owned(), parent.to_string()]);

@@ -43,7 +43,7 @@ fn every_claim_that_a_commit_names_can_be_read_later() {
     named.dedup();
     assert!(named.len() == 3, "{named:?}");
     for oid in named {
-        lab.git(&lab.hub(), &["cat-file", "-e", &format!("{oid}:claim.json")]);
+        lab.git(&lab.hub(), &["cat-file", "-e", &format!("{oid}:SESSION.md")]);
     }
 }
 

@@ -199,6 +199,64 @@ fn what_went_through_is_done_although_others_came_right_after_it() {
     assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Completed));
 }
 
+/// Has `main` at the remote become another commit as soon as a claim is there, as if that had been before.
+fn overtaken_by(lab: &Lab, commit: &str) {
+    let text = format!(
+        "#!/bin/sh\ngrep -q refs/intersession/claims || exit 0\nrm hooks/post-receive\n\
+         git update-ref refs/heads/main {commit}\n"
+    );
+    let hook = lab.hub().join("hooks/post-receive");
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, text).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn a_claim_that_comes_after_others_finished_the_session_is_ended() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Late");
+    let bob = lab.clone_named("bob");
+    let dir = |state: &str| format!("_AGENTS/sessions/{state}/{slug}");
+    fs::create_dir_all(bob.join("_AGENTS/sessions/completed")).expect("made");
+    lab.git(&bob, &["mv", &dir("planned"), &dir("completed")]);
+    lab.git(&bob, &["commit", "--quiet", "-m", "done by others"]);
+    lab.git(&bob, &["push", "--quiet", "origin", "HEAD:refs/heads/done"]);
+    overtaken_by(&lab, "refs/heads/done");
+    let error = ann.claim(&slug, &ClaimOptions::default()).expect_err("it is over");
+    assert_eq!(
+        (error.kind, error.message()),
+        (Kind::WrongState, format!("{slug} is completed, and has to be planned for that").as_str())
+    );
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Completed));
+    assert!(seen.record(&slug).is_some_and(|record| record.claim.phase == sess_work::Phase::Released));
+    ann.roll_forward().expect("nothing is pending");
+    assert_eq!(lab.files("main", &dir("completed")).len(), 1, "it stays completed");
+}
+
+#[test]
+fn a_plan_that_was_edited_right_before_the_claim_is_the_one_that_is_worked_by() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Edited");
+    let bob = lab.clone_named("bob");
+    let path = format!("_AGENTS/sessions/planned/{slug}/SESSION.md");
+    let text = fs::read_to_string(bob.join(&path)).expect("read").replace("It works", "It works, and fast");
+    fs::write(bob.join(&path), &text).expect("written");
+    lab.git(&bob, &["commit", "--quiet", "--all", "-m", "edited"]);
+    lab.git(&bob, &["push", "--quiet", "origin", "HEAD:refs/heads/edited"]);
+    overtaken_by(&lab, "refs/heads/edited");
+    let claimed = ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let place = claimed.workspace.expect("a workspace");
+    let here = place.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    assert_eq!(fs::read_to_string(here).expect("read"), text);
+    fs::write(place.join("work.txt"), "work\n").expect("written");
+    lab.git(&place, &["add", "work.txt"]);
+    lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    ann.complete(&slug, None).expect("the plan is not changed");
+}
+
 #[test]
 fn a_session_that_was_never_shown_as_active_can_be_abandoned() {
     let lab = Lab::new();
