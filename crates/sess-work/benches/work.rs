@@ -169,8 +169,9 @@ fn different(count: usize, files: usize) {
     }
     let goal = (count == 32).then_some(TIMES_FASTER);
     let size = if files > 0 { format!(", {files} files") } else { String::new() };
-    rates(&format!("claims a second, {count} clones, different sessions{size}"), ours, other.clone(), goal);
-    rates("  the same with the look that tells what there is", looked, other.clone(), None);
+    // Both ways with their look: the lock file's is a part of it, too.
+    rates(&format!("claims a second, {count} clones, different sessions{size}"), looked, other.clone(), goal);
+    rates("  the same from what was seen a moment ago", ours, other.clone(), None);
     rates("  and until the directories show them", shown, other.clone(), None);
     rates("  a bare push of one new commit by each, and no more", pushed, other, None);
 }

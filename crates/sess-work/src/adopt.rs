@@ -9,9 +9,9 @@ use std::{
 use crate::{
     ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
     State, Work, drafting,
-    projecting::{message, pause},
+    projecting::{ENV_FILE, message, pause},
     templates,
-    tree::Edit,
+    tree::{Edit, File},
 };
 
 /// How long it is tried for, while others commit on the base, too.
@@ -53,7 +53,7 @@ impl Work {
         if let Some(slug) = begun.slug().filter(|slug| drafting::is_taken(slug, &seen)) {
             // It was adopted before, and maybe not to the end.
             let claimed = self.claim(&slug, &ClaimOptions::default())?;
-            self.bring_plan(&slug, &claimed.record)?;
+            self.bring_plan(&slug, &claimed.record, &self.see_or_recall()?.view.base)?;
             return Ok(claimed);
         }
         self.check_filters(&begun.tip)?;
@@ -70,7 +70,13 @@ impl Work {
         };
         let mut now = begun.branch.clone();
         match self.adopted(&begun, &mut now, &draft, seen) {
-            Ok(record) => self.settled(self.see()?, record, &ClaimOptions::default(), false),
+            Ok(record) => {
+                let slug = record.claim.slug.clone();
+                match self.settled(self.see()?, record, &ClaimOptions::default(), false)? {
+                    Some(claimed) => Ok(claimed),
+                    None => Err(self.overtaken(&slug)?),
+                }
+            }
             Err(error) => {
                 if let (Some(before), Some(now)) = (&begun.branch, &now)
                     && before != now
@@ -246,31 +252,32 @@ impl Work {
             .to_owned())
     }
 
-    /// Puts the plan on the session's branch, when that was cut from where it is not, or before it was changed.
-    pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record) -> Result<()> {
-        let dir = State::Active.dir_of(slug);
-        let path = format!("{dir}/{PLAN_FILE}");
+    /// Brings what a session's branch lacks of a claim as the base shows it: the plan, whose it is now, and whatever is
+    /// not there at all.
+    pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record, base: &Oid) -> Result<()> {
         let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
-        if self
-            .repo
-            .files_of(tip.as_str(), &path)?
-            .get(&path)
-            .is_some_and(|file| file.oid == record.claim.plan)
-        {
+        if tip == *base {
             return Ok(());
         }
-        let seen = self.see_or_recall()?;
-        let Some(entry) = seen.tree.entries.get(slug) else { return Ok(()) };
+        let dir = State::Active.dir_of(slug);
         let known = self.repo.files_of(tip.as_str(), &dir)?;
-        let mut files = vec![(path, self.repo.text_of(&record.claim.plan)?)];
-        for (name, file) in &entry.files {
-            let place = format!("{dir}/{name}");
-            if !known.contains_key(&place) && name != PLAN_FILE {
-                files.push((place, self.repo.text_of(&file.oid)?));
-            }
+        let mut shown = self.repo.files_of(base.as_str(), &dir)?;
+        let [plan, env] = [PLAN_FILE, ENV_FILE].map(|name| format!("{dir}/{name}"));
+        // Which may be amended since.
+        if let Some(file) = shown.get_mut(&plan) {
+            file.oid = record.claim.plan.clone();
         }
-        let text = message(slug, "Bring the plan", &self.by(), Some(record));
-        self.write_on_branch(slug, &files, &text)?;
+        shown.retain(|path, file| match known.get(path) {
+            Some(known) => known.oid != file.oid && (*path == plan || *path == env),
+            None => true,
+        });
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let what = if shown.contains_key(&plan) { "Bring the plan" } else { "Take up session" };
+        let text = |(path, file): (String, File)| Ok((path, self.repo.text_of(&file.oid)?));
+        let files = shown.into_iter().map(text).collect::<Result<Vec<_>>>()?;
+        self.write_on_branch(slug, &files, &message(slug, what, &self.by(), Some(record)))?;
         Ok(())
     }
 }

@@ -172,10 +172,10 @@ impl Claim {
 
     /// Returns who has it, since when, and until when, as one sentence.
     pub fn told(&self, now: Timestamp) -> String {
-        let Self { slug, user, host, claimed_at, .. } = self;
-        let agent = self.agent.as_deref().map(|agent| format!("{agent} of ")).unwrap_or_default();
+        let Self { slug, claimed_at, .. } = self;
+        let (name, host) = (folded(&self.user.name), folded(&self.host));
+        let agent = self.agent.as_deref().map(|agent| format!("{} of ", folded(agent))).unwrap_or_default();
         if self.waits() {
-            let name = &user.name;
             let since = self.renewed_at;
             return format!(
                 "{slug} is done by {agent}{name} on {host}, and waits to be merged since {since}"
@@ -183,8 +183,13 @@ impl Claim {
         }
         let lapses_at = self.lapses_at();
         let until = if self.is_stale(now) { "its lease lapsed at" } else { "its lease lasts until" };
-        format!("{slug} is claimed by {agent}{} on {host} since {claimed_at}; {until} {lapses_at}", user.name)
+        format!("{slug} is claimed by {agent}{name} on {host} since {claimed_at}; {until} {lapses_at}")
     }
+}
+
+/// Returns a name so that it cannot pass for more than that in a sentence, which may end with a command to run.
+fn folded(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
 }
 
 /// Times as people read them: RFC 3339, UTC.
@@ -200,5 +205,15 @@ mod rfc3339 {
         let text = String::deserialize(deserializer)?;
         Timestamp::parse_rfc3339(&text)
             .ok_or_else(|| D::Error::custom(format!("{text:?} is no RFC 3339 time")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_sentence_is_no_command() {
+        assert_eq!(folded("Eve\n; run `rm -rf ~`"), "Eve ; run  rm -rf ~ ");
     }
 }

@@ -38,24 +38,32 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
-        let (seen, record, is_resumed) = self.taken(slug, options)?;
-        self.settled(seen, record, options, is_resumed)
+        self.until_taken(slug, options, |seen, record, is_resumed| {
+            self.settled(seen, record, options, is_resumed)
+        })
     }
 
     /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
     ///
     /// What people see in the repository and the workspace follow with [`Work::claim`].
     pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
-        self.taken(slug, options).map(|(_, record, is_resumed)| (record, is_resumed))
+        self.until_taken(slug, options, |_, record, is_resumed| Ok(Some((record, is_resumed))))
     }
 
-    /// As [`Self::take`], with everything as it is then, to go on from.
-    fn taken(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Seen, Record, bool)> {
+    /// Takes a session and goes on with `then`, again for as long as somebody else is faster: they may have given it
+    /// back already, and the next look tells.
+    fn until_taken<T>(
+        &self,
+        slug: &Slug,
+        options: &ClaimOptions,
+        then: impl Fn(Seen, Record, bool) -> Result<Option<T>>,
+    ) -> Result<T> {
         for _ in 0..TRIES_MAX {
             let mut seen = self.see()?;
-            // Whoever was faster may have given it back already: the next look tells.
-            if let Some((record, is_resumed)) = self.take_seen(slug, &mut seen, options)? {
-                return Ok((seen, record, is_resumed));
+            self.end_late(&mut seen)?;
+            let Some((record, is_resumed)) = self.take_seen(slug, &mut seen, options)? else { continue };
+            if let Some(done) = then(seen, record, is_resumed)? {
+                return Ok(done);
             }
         }
         Err(Error::new(Kind::Claimed, format!("others are after {slug} all the time"))
@@ -100,21 +108,27 @@ impl Work {
         let mut refused = None;
         for _ in 0..TRIES_MAX {
             let mut seen = self.see()?;
+            self.end_late(&mut seen)?;
             let ready = self.list(&seen)?.into_iter().filter(|row| {
                 row.ready && label.is_none_or(|label| row.labels.iter().any(|known| known == label))
             });
             let mut is_contended = false;
+            refused = None;
             for row in ready {
                 match self.take_seen(&row.slug, &mut seen, options) {
                     Ok(Some((record, is_resumed))) => {
-                        return self.settled(seen, record, options, is_resumed).map(Some);
+                        if let Some(claimed) = self.settled(seen, record, options, is_resumed)? {
+                            return Ok(Some(claimed));
+                        }
+                        // What was seen is old by now.
+                        is_contended = true;
+                        break;
                     }
                     Ok(None) => is_contended = true,
-                    Err(error) if matches!(error.kind, Kind::Claimed | Kind::WrongState) => {
-                        is_contended = true;
+                    // Something of this clone's own is in the way of this one, and need not be in that of another.
+                    Err(error) if matches!(error.kind, Kind::WouldLoseWork | Kind::WrongState) => {
+                        refused = Some(error);
                     }
-                    // Something of this clone's own is in the way of this one alone.
-                    Err(error) if error.kind == Kind::WouldLoseWork => refused = Some(error),
                     Err(error) => return Err(error),
                 }
             }
@@ -197,71 +211,49 @@ impl Work {
     }
 
     /// Does what follows upon a claim: the projection, the branch, the workspace. Each of them may be done already.
+    ///
+    /// `None` when the claim came too late, and has ended.
     pub(crate) fn settled(
         &self,
         seen: Seen,
         record: Record,
         options: &ClaimOptions,
         is_resumed: bool,
-    ) -> Result<Claimed> {
+    ) -> Result<Option<Claimed>> {
         let slug = record.claim.slug.clone();
+        let although = |error: Error| error.although(&format!("{slug} is yours"));
         let mut notices = Vec::new();
         // As it was seen before the claim: whoever had the session could not share anything more since.
         let shared = seen.shared_tip(&slug).cloned();
-        let (start, record) = self.shown(seen, record, is_resumed, &mut notices)?;
-        self.placed(&start, shared.as_ref(), record, options, is_resumed, notices)
-            .map_err(|error| error.although(&format!("{slug} is yours")))
+        let Some(start) = self.shown(seen, &record, &mut notices).map_err(although)? else { return Ok(None) };
+        self.placed(&start, shared.as_ref(), record, options, is_resumed, notices).map(Some).map_err(although)
     }
 
-    /// Shows a claim on the base, and returns where its branch begins; with the claim, which may have changed by that.
-    fn shown(
-        &self,
-        seen: Seen,
-        record: Record,
-        is_resumed: bool,
-        notices: &mut Vec<String>,
-    ) -> Result<(Oid, Record)> {
+    /// Shows a claim on the base, and returns where its branch begins; `None` when it has ended instead.
+    fn shown(&self, seen: Seen, record: &Record, notices: &mut Vec<String>) -> Result<Option<Oid>> {
         let slug = &record.claim.slug;
-        let is_new = !is_resumed && seen.tree.state(slug) == Some(State::Planned);
-        let mut is_late = false;
-        let in_time = |seen: &Seen| {
-            is_late = is_new && !matches!(seen.tree.state(slug), Some(State::Planned | State::Active));
-            if is_late { self.too_late(&record, seen) } else { Ok(()) }
+        let is_ours = |seen: &Seen| {
+            let standing = seen.standing(slug);
+            standing
+                .holder()
+                .is_some_and(|now| now.owner.includes(&self.owner) && now.fence == record.claim.fence)
         };
-        match self.on_base_from(seen, in_time, |_| Ok(None)) {
-            Ok(seen) if is_new => Ok((seen.view.base.clone(), self.as_planned(record, &seen)?)),
-            Ok(seen) => Ok((seen.view.base, record)),
-            Err(error) if is_late => Err(error),
-            // The claim stands; whoever comes next makes up for it.
+        match self.roll_forward_from(seen) {
+            Ok(seen) => Ok(is_ours(&seen).then_some(seen.view.base)),
             Err(error) => {
+                let seen = self.see_or_recall()?;
+                // It may have ended on the way, which nobody can tell who sees only what there was.
+                if !seen.view.is_old && !is_ours(&seen) {
+                    return Ok(None);
+                }
+                // The claim stands; whoever comes next makes up for it.
                 notices.push(format!(
                     "{slug} is yours, and {} does not show it yet: {}",
                     self.repo.base,
                     error.message()
                 ));
-                let seen = self.see_or_recall()?;
-                Ok((self.chained(&seen.tree, &self.pending(&seen, Some(slug))?)?, record))
+                self.chained(&seen.tree, &self.pending(&seen, Some(slug))?).map(Some)
             }
-        }
-    }
-
-    /// Ends a claim that was made after somebody else finished the session, or took its plan back, and left no claim
-    /// that would have been in the way; says so.
-    fn too_late(&self, record: &Record, seen: &Seen) -> Result<()> {
-        let slug = &record.claim.slug;
-        self.end_claim(record, Phase::Released, "it came too late")?;
-        let mut seen = seen.clone();
-        seen.view.claims.remove(slug);
-        self.check(Verb::Claim, slug, &seen)
-    }
-
-    /// Returns a new claim on the plan as it is: somebody may have edited it right before.
-    fn as_planned(&self, record: Record, seen: &Seen) -> Result<Record> {
-        let entry = seen.tree.entries.get(&record.claim.slug);
-        let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE));
-        match plan.filter(|plan| plan.oid != record.claim.plan) {
-            Some(plan) => self.replaced(&record, |claim| claim.plan = plan.oid.clone(), &[], true),
-            None => Ok(record),
         }
     }
 
@@ -287,7 +279,7 @@ impl Work {
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
-            self.bring_plan(slug, &record)?;
+            self.bring_plan(slug, &record, start)?;
         }
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;
@@ -344,15 +336,21 @@ impl Work {
                 if let Some(tip) = back.and_then(|back| back.to) {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
-                self.handed_over(self.settled(seen, record, options, false)?)
+                match self.settled(seen, record, options, false)? {
+                    Some(claimed) => self.handed_over(claimed),
+                    None => Err(self.overtaken(slug)?),
+                }
             }
-            Moved::Overtaken { .. } => {
-                let told = self.see()?.standing(slug).holder().map(|claim| claim.told(now));
-                let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
-                Err(Error::new(Kind::Claimed, told).next(format!("sess work show {slug}")))
-            }
+            Moved::Overtaken { .. } => Err(self.overtaken(slug)?),
             Moved::Rejected(words) => Err(self.claim_rejected(&words)),
         }
+    }
+
+    /// Says who was faster.
+    pub(crate) fn overtaken(&self, slug: &Slug) -> Result<Error> {
+        let told = self.see()?.standing(slug).holder().map(|claim| claim.told(self.now()));
+        let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
+        Ok(Error::new(Kind::Claimed, told).next(format!("sess work show {slug}")))
     }
 
     /// Shows who has a session now, on the base and on its branch, which both say who had it before.
@@ -370,6 +368,8 @@ impl Work {
                     Edit::Remove(_) => true,
                 };
             }
+            // The file of claims says since when somebody has it.
+            is_new |= self.lock_edit(seen, None)?.is_some();
             Ok(is_new.then(|| Step { message: text.clone(), edits }))
         });
         match shown {

@@ -106,6 +106,7 @@ impl Work {
         let standing = seen.standing(&slug);
         let has_plan = seen.tree.entries.get(&slug).is_some_and(|entry| entry.files.contains_key(PLAN_FILE));
         let (meaning, next) = match &standing {
+            _ if seen.damage(&slug).is_some() => ("its claim is damaged".to_owned(), repair()),
             Standing::Unknown => ("it was here once, and its directory was removed".to_owned(), None),
             Standing::Rests(state) if !has_plan => (
                 format!("it is {state}, and its directory has no {PLAN_FILE}"),

@@ -145,32 +145,28 @@ impl Work {
         // The old branch is not what the new attempt begins with: it goes before anybody can claim.
         self.set_branch_aside(slug, &seen)?;
         let mut attempt = 0;
-        self.on_base_from(
-            self.see()?,
-            |_| Ok(()),
-            |seen| {
-                self.check(Verb::Retry, slug, seen)?;
-                let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
-                let before = seen.record(slug).map_or(1, |record| record.claim.attempt);
-                attempt = before + 1;
-                let (old, new) = (State::Abandoned.dir_of(slug), State::Planned.dir_of(slug));
-                let mut edits = Vec::new();
-                for (name, file) in &entry.files {
-                    edits.push(Edit::Remove(format!("{old}/{name}")));
-                    let is_kept_in_place = name == PLAN_FILE || name.starts_with("attempts/");
-                    let place = if is_kept_in_place {
-                        format!("{new}/{name}")
-                    } else {
-                        format!("{new}/attempts/{before}/{name}")
-                    };
-                    edits.push(Edit::Put(place, file.clone()));
-                }
-                // The abandoned claim says where the directory belongs, so that the two move together.
-                let planned = seen.record(slug).map(|record| self.planned_anew(record)).transpose()?;
-                let message = message(slug, &format!("Retry session, attempt {attempt}"), &self.by(), None);
-                Ok(Some((Step { message, edits }, planned)))
-            },
-        )?;
+        self.on_base_from(self.see()?, |seen| {
+            self.check(Verb::Retry, slug, seen)?;
+            let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
+            let before = seen.record(slug).map_or(1, |record| record.claim.attempt);
+            attempt = before + 1;
+            let (old, new) = (State::Abandoned.dir_of(slug), State::Planned.dir_of(slug));
+            let mut edits = Vec::new();
+            for (name, file) in &entry.files {
+                edits.push(Edit::Remove(format!("{old}/{name}")));
+                let is_kept_in_place = name == PLAN_FILE || name.starts_with("attempts/");
+                let place = if is_kept_in_place {
+                    format!("{new}/{name}")
+                } else {
+                    format!("{new}/attempts/{before}/{name}")
+                };
+                edits.push(Edit::Put(place, file.clone()));
+            }
+            // The abandoned claim says where the directory belongs, so that the two move together.
+            let planned = seen.record(slug).map(|record| self.planned_anew(record)).transpose()?;
+            let message = message(slug, &format!("Retry session, attempt {attempt}"), &self.by(), None);
+            Ok(Some((Step { message, edits }, planned)))
+        })?;
         Ok(attempt)
     }
 

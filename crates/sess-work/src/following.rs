@@ -61,6 +61,9 @@ impl Work {
         if self.repo.remote.is_some() {
             return Ok(());
         }
+        // While another process moves it, a checkout looks as if somebody had changed it.
+        let _turn = self.repo.lock("checkout")?;
+        self.follow_in_turn()?;
         let Some(checkout) = self.checkout_of(&self.repo.base_ref())? else { return Ok(()) };
         let (mut then, slug) = (seen.clone(), &record.claim.slug);
         then.view.claims.insert(slug.clone(), record.clone());
@@ -81,7 +84,8 @@ impl Work {
         let git = self.repo.git.at(checkout);
         refresh(&git)?;
         let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
-        if probe.is_ok() {
+        // A checkout that is elsewhere by now says nothing: whoever moves the base finds that it has moved.
+        if probe.is_ok() || self.repo.commit(&self.repo.base_ref())?.as_ref() != Some(from) {
             return Ok(());
         }
         Err(Error::would_lose(format!(

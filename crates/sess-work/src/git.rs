@@ -41,7 +41,7 @@ const MISLEADING: [&str; 14] = [
 ];
 
 /// Settings of a repository that would run something, or do more than was asked.
-const SAFE: [&str; 13] = [
+const SAFE: [&str; 15] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "protocol.ext.allow=never",
@@ -55,6 +55,9 @@ const SAFE: [&str; 13] = [
     "log.showSignature=false",
     "merge.verifySignatures=false",
     "merge.autoStash=false",
+    // Records are written and read as they are.
+    "i18n.commitEncoding=UTF-8",
+    "i18n.logOutputEncoding=UTF-8",
 ];
 
 /// The name of an object.
@@ -296,7 +299,17 @@ pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
     if is_disk_full(&words) {
         return Error::failed(format!("the disk is full: git {verb} could not write")).next("df -h .");
     }
+    if let Some(dir) = half_made_worktree(&words) {
+        let message = format!("git was stopped while it made the worktree {dir}, or is still at it");
+        return Error::failed(message).next(format!("rm -r {}", crate::quoted(dir)));
+    }
     left_lock(&words).unwrap_or_else(|| Error::failed(format!("git {verb} failed: {words}")))
+}
+
+/// Returns where git keeps what it knows of a worktree, when it says that this is not all there.
+pub(crate) fn half_made_worktree(words: &str) -> Option<&str> {
+    let (_, rest) = words.split_once("failed to read ")?;
+    rest.split_once("/commondir: ").map(|(dir, _)| dir)
 }
 
 /// Returns the lock file that git found in its way.

@@ -211,7 +211,12 @@ impl Work {
         let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
         let tip = self.tip(slug)?.or_else(|| seen.shared_tip(slug).cloned());
         let claims = self.events(slug, seen)?;
-        let plan = self.plan_now(slug, seen, &claims)?;
+        let landed = seen.tree.entries.get(slug).filter(|entry| entry.state == State::Completed);
+        let plan = match landed.and_then(|entry| entry.files.get(PLAN_FILE)) {
+            // With what was noted at the end.
+            Some(file) => self.repo.text_of(&file.oid)?,
+            None => self.plan_now(slug, seen, &claims)?,
+        };
         let history = history_of(&claims);
         let mut sessions: Vec<String> = Vec::new();
         for session in history.iter().filter_map(|past| past.session.clone()) {

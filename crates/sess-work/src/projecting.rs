@@ -12,7 +12,7 @@ use crate::{
     Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
     State, Work,
     claim::User,
-    git::{is_disk_full, words_of},
+    git::{failed, half_made_worktree, is_disk_full, words_of},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
     templates,
     tree::Edit,
@@ -20,6 +20,8 @@ use crate::{
 
 /// How long a commit on the base branch is tried for, while others commit there, too.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a worktree that is being made is waited for.
+const TRIES_MAX: u32 = 8;
 /// Says who has what, for whoever reads the tree.
 pub(crate) const LOCK_FILE: &str = "sessions.lock";
 /// Who commits in a session, in its directory while it is active.
@@ -68,22 +70,21 @@ impl Work {
     ///
     /// `step` looks anew each time, and refuses when it is too late for what it wants.
     pub(crate) fn on_base(&self, mut step: impl FnMut(&Seen) -> Result<Option<Step>>) -> Result<Seen> {
-        self.on_base_from(self.see()?, |_| Ok(()), |seen| Ok(step(seen)?.map(|step| (step, None))))
+        self.on_base_from(self.see()?, |seen| Ok(step(seen)?.map(|step| (step, None))))
     }
 
     /// As [`Self::on_base`], from what was seen a moment ago, and with a ref that moves together with the base or not
-    /// at all. `check` refuses before what others left half done is done.
+    /// at all.
     pub(crate) fn on_base_from(
         &self,
         mut seen: Seen,
-        mut check: impl FnMut(&Seen) -> Result<()>,
         mut step: impl FnMut(&Seen) -> Result<Option<(Step, Option<Move>)>>,
     ) -> Result<Seen> {
         let begun = Instant::now();
         loop {
-            check(&seen)?;
             // What others left half done is done on the way, and `step` sees it done.
             self.end_merged(&mut seen)?;
+            self.end_late(&mut seen)?;
             let mut pending = self.pending(&seen, None)?;
             if let (Some(last), Some(edit)) = (pending.last_mut(), self.lock_edit(&seen, None)?) {
                 last.edits.push(edit);
@@ -128,9 +129,12 @@ impl Work {
                     .next("sess work doctor --repair"));
                 }
                 Moved::Rejected(words) => {
-                    let own = own.filter(|_| is_alone && self.repo.remote.is_some());
-                    return Err(match own {
-                        Some(step) => self.rejected_step(&words, &from, step)?,
+                    return Err(match own.filter(|_| self.repo.remote.is_some()) {
+                        Some(step) if is_alone => self.rejected_step(&words, &from, step)?,
+                        Some(_) => self.rejected_but(&words, |message| {
+                            let message = format!("{message}; whoever may push there can do this");
+                            Error::new(Kind::Rejected, message).next("sess work list")
+                        }),
                         None => self.rejected(&words),
                     });
                 }
@@ -172,7 +176,11 @@ impl Work {
 
     /// Says that the base did not move.
     pub(crate) fn rejected(&self, words: &str) -> Error {
-        self.rejected_but(words, |message| Error::new(Kind::Rejected, message))
+        self.rejected_but(words, |message| {
+            let message =
+                format!("{message}; claims count without it, and whoever may push there shows them");
+            Error::new(Kind::Rejected, message).next("sess work list")
+        })
     }
 
     /// Says that the base did not move, and how the commit gets there where nobody may push: by a pull request.
@@ -233,7 +241,20 @@ impl Work {
 
     /// Returns the checkouts of this clone, as git lists them.
     pub(crate) fn worktrees(&self) -> Result<Vec<Worktree>> {
-        let told = self.repo.git.text(["worktree", "list", "--porcelain", "-z"])?;
+        let asked = ["worktree", "list", "--porcelain", "-z"];
+        let mut listed = self.repo.git.run(asked)?;
+        // Somebody is about to make one, with our lock or without it: git dies of what it finds half made.
+        for _ in 0..TRIES_MAX {
+            if half_made_worktree(&listed.stderr).is_none() {
+                break;
+            }
+            pause();
+            listed = self.repo.git.run(asked)?;
+        }
+        if !listed.is_ok() {
+            return Err(failed(&asked, &listed));
+        }
+        let told = listed.text();
         let mut found: Vec<Worktree> = Vec::new();
         for line in told.split('\0') {
             if let Some(path) = line.strip_prefix("worktree ") {
@@ -259,9 +280,68 @@ impl Work {
         Ok(())
     }
 
+    /// Ends the claims that came too late: others had finished the session, or changed its plan or taken it back,
+    /// before, and whoever claimed it had not seen that yet.
+    pub(crate) fn end_late(&self, seen: &mut Seen) -> Result<()> {
+        for slug in seen.slugs() {
+            let Some(record) = seen.record(&slug).filter(|_| seen.is_doubtful(&slug)) else { continue };
+            let now = if self.was_shown(record, &seen.view.base)? {
+                // It may have been read a moment before the base, and have ended between the two.
+                self.repo.look()?.claims.remove(&slug)
+            } else {
+                // If it cannot be ended now, the next look finds it again; until then it counts for nothing.
+                self.withdrawn(record)?
+            };
+            match now {
+                Some(now) => drop(seen.view.claims.insert(slug, now)),
+                None => drop(seen.view.claims.remove(&slug)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the base has shown a claim: what is not as it says then was moved by hand.
+    fn was_shown(&self, record: &Record, base: &Oid) -> Result<bool> {
+        let claim = &record.claim;
+        // What was rewritten, or is beyond the end of a shallow clone, tells nothing.
+        if !self.repo.is_ancestor(&claim.base_commit, base)? {
+            return Ok(true);
+        }
+        let line = format!("--grep=Session: {}", claim.slug);
+        let since = format!("{}..{base}", claim.base_commit);
+        let format = "--format=%(trailers:key=Claim,valueonly,separator=%x20)";
+        let told = self.repo.git.text(["log", format, "--fixed-strings", &line, &since])?;
+        for oid in told.split_whitespace().filter_map(|oid| oid.parse().ok()) {
+            if self.repo.is_ancestor(&oid, &record.oid)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes a claim back that nothing has followed: the ref is gone if it was made by that claim, so that the chain of
+    /// those before is what is read; else the claim has ended.
+    fn withdrawn(&self, record: &Record) -> Result<Option<Record>> {
+        let claims = self.records_from(&record.oid)?;
+        if claims.iter().any(|claim| claim.fence != record.claim.fence) {
+            return self.end_claim(record, Phase::Released, "it came too late");
+        }
+        let slug = &record.claim.slug;
+        let gone = Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: None };
+        if let Moved::Rejected(words) = self.repo.advance(&[gone])? {
+            tracing::warn!(%words, %slug, "the claim that came too late could not be removed");
+        }
+        Ok(None)
+    }
+
     /// Brings every directory to where its claim says it belongs.
     pub fn roll_forward(&self) -> Result<Seen> {
-        self.on_base(|_| Ok(None))
+        self.roll_forward_from(self.see()?)
+    }
+
+    /// As [`Self::roll_forward`], from what was seen a moment ago.
+    pub(crate) fn roll_forward_from(&self, seen: Seen) -> Result<Seen> {
+        self.on_base_from(seen, |_| Ok(None))
     }
 
     /// Returns what the base lacks of the claims: one commit a session. With `only`, of that one.

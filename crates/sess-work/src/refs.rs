@@ -173,6 +173,15 @@ impl Repo {
         }
     }
 
+    /// Returns the branch that a remote says is its main one, to be put into a command.
+    fn head_of(&self, remote: &str) -> String {
+        let told = self.git.talk(["ls-remote", "--quiet", "--symref", "--end-of-options", remote, "HEAD"]);
+        let told = told.map(|told| told.text()).unwrap_or_default();
+        let head =
+            told.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
+        head.filter(|head| **head != *self.base).map_or_else(|| "<branch>".to_owned(), crate::quoted)
+    }
+
     fn unreachable(&self, stderr: &str) -> Error {
         let words = words_of(stderr);
         let (remote, base) = (self.remote.as_deref().unwrap_or_default(), &self.base);
@@ -188,7 +197,7 @@ impl Repo {
                 Kind::Conflict,
                 format!("{remote} has no branch {base}: it was renamed or deleted"),
             )
-            .next("git config intersession.base <branch>");
+            .next(format!("git config intersession.base {}", self.head_of(remote)));
         }
         if is_disk_full(&words) || words.contains("couldn't write") {
             return Error::failed(format!("the disk is full, or nothing can be written to it: {words}"))
@@ -451,7 +460,7 @@ impl Repo {
 
     /// Writes a record, whose parents are what it follows upon.
     pub(crate) fn write_claim(&self, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
-        // The session's directory as it was claimed, which the record's own commit is all that is new beside.
+        // The session's directory as it was first claimed: the remote has most of it already.
         let dir = match parents.first() {
             Some(before) => format!("{before}^{{tree}}"),
             None => format!("{}:{}", claim.base_commit, State::Planned.dir_of(&claim.slug)),
@@ -471,8 +480,6 @@ impl Repo {
     }
 }
 
-/// Where records were that are no part of their commit's message.
-const CLAIM_FILE: &str = "claim.json";
 /// How often refs that are where they were are tried to be moved.
 const TRIES_MAX: u32 = 4;
 
@@ -508,18 +515,13 @@ fn judge(moves: &[Move], now: impl Fn(&str) -> Result<Option<Oid>>, words: &str)
 
 /// Reads what claims say, in one go; `None` for what is no claim.
 pub(crate) fn read_claims(git: &Git, oids: &[&Oid]) -> Result<Vec<Option<Vec<u8>>>> {
-    let names: Vec<String> =
-        oids.iter().flat_map(|oid| [oid.to_string(), format!("{oid}:{CLAIM_FILE}")]).collect();
-    let mut read = read_all(git, &names)?.into_iter();
-    let mut claims = Vec::with_capacity(oids.len());
-    while let (Some(commit), Some(file)) = (read.next(), read.next()) {
-        // Its parents and who made it, its subject, and the record.
-        let told = commit.and_then(|commit| {
-            Some(String::from_utf8_lossy(&commit).splitn(3, "\n\n").nth(2)?.to_owned().into_bytes())
-        });
-        claims.push(told.or(file));
-    }
-    Ok(claims)
+    let names: Vec<String> = oids.iter().map(|oid| format!("{oid}^{{commit}}")).collect();
+    let read = read_all(git, &names)?.into_iter();
+    // Its parents and who made it, its subject, and the record.
+    let told = |commit: Vec<u8>| {
+        Some(String::from_utf8_lossy(&commit).splitn(3, "\n\n").nth(2)?.to_owned().into_bytes())
+    };
+    Ok(read.map(|commit| commit.and_then(told)).collect())
 }
 
 /// Reads objects by their names, in one go; `None` for what is not there.

@@ -5,7 +5,7 @@
 
 use sess_core::Timestamp;
 
-use crate::{Claim, Owner, Phase, Slug, State};
+use crate::{Claim, Oid, Owner, Phase, Slug, State};
 
 /// What a claim and a directory mean together.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +58,19 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
         (Phase::Completed, Some(State::Active)) => pending(State::Completed),
         // An ended claim is history: what came after it, the directory says.
         (Phase::Released | Phase::Completed | Phase::Abandoned, Some(state)) => Standing::Rests(state),
+    }
+}
+
+/// Whether a directory is not what was claimed. The claim came too late, then, or somebody moved the directory by hand:
+/// what the base has shown tells which.
+pub(crate) fn is_doubtful(dir: Option<State>, plan: Option<&Oid>, claim: &Claim) -> bool {
+    match (standing(dir, Some(claim)), dir) {
+        // Whoever has done anything with a claim goes by the plan that was claimed.
+        (Standing::Pending { to: State::Active, .. }, Some(State::Planned)) => {
+            claim.renewed_at == claim.claimed_at && claim.amendments.is_empty() && plan != Some(&claim.plan)
+        }
+        (Standing::Pending { to: State::Active, .. }, _) => true,
+        _ => false,
     }
 }
 
@@ -185,7 +198,6 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Oid;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::from_millis_clamped(minutes * 60_000)
@@ -256,6 +268,27 @@ mod tests {
         Some(Phase::Completed),
         Some(Phase::Abandoned),
     ];
+
+    #[test]
+    fn a_claim_is_doubtful_when_its_directory_or_its_plan_is_another() {
+        let own: Oid = "0".repeat(40).parse().expect("an object");
+        let other: Oid = "1".repeat(40).parse().expect("an object");
+        let fresh = claim(Phase::Active);
+        let doubtful = |claim: &Claim, plan: &Oid| -> Vec<State> {
+            DIRS.into_iter().flatten().filter(|dir| is_doubtful(Some(*dir), Some(plan), claim)).collect()
+        };
+        let elsewhere = [State::Drafting, State::Completed, State::Abandoned];
+        assert_eq!(doubtful(&fresh, &own), elsewhere);
+        assert_eq!(
+            doubtful(&fresh, &other),
+            [State::Drafting, State::Planned, State::Completed, State::Abandoned]
+        );
+        let renewed = Claim { renewed_at: at(1), ..fresh };
+        assert_eq!(doubtful(&renewed, &other), elsewhere, "somebody works by the plan that was claimed");
+        for phase in PHASES.into_iter().flatten().filter(|phase| *phase != Phase::Active) {
+            assert_eq!(doubtful(&claim(phase), &other), [], "{phase:?}");
+        }
+    }
 
     #[test]
     fn every_claim_and_directory_have_one_meaning() {

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Error, Oid, Owner, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may, standing,
-    state::SESSIONS_DIR,
+    Error, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may,
+    standing, standing::is_doubtful, state::SESSIONS_DIR,
 };
 
 /// What the user's own configuration says about work sessions.
@@ -94,6 +94,14 @@ impl Seen {
 
     pub fn record(&self, slug: &Slug) -> Option<&Record> {
         self.view.claims.get(slug)
+    }
+
+    /// Whether a claim says something else than the directory, which it may have come too late for.
+    pub(crate) fn is_doubtful(&self, slug: &Slug) -> bool {
+        let plan = self.tree.entries.get(slug).and_then(|entry| entry.files.get(PLAN_FILE));
+        self.record(slug).is_some_and(|record| {
+            is_doubtful(self.tree.state(slug), plan.map(|plan| &plan.oid), &record.claim)
+        })
     }
 
     /// Returns why the ref of a session's claim leads to none.

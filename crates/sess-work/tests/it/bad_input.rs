@@ -317,7 +317,7 @@ fn a_renamed_base_is_told() {
     let own = work(&dir);
     let (slug, _) = claimed(&own, "Renamed");
     lab.git(&lab.hub(), &["branch", "-M", "main", "trunk"]);
-    check(own.complete(&slug, None), Kind::Conflict, "git config intersession.base <branch>");
+    check(own.complete(&slug, None), Kind::Conflict, "git config intersession.base trunk");
     lab.git(&dir, &["config", "intersession.base", "trunk"]);
     let done = work(&dir).complete(&slug, None).expect("completed");
     assert_eq!(done.record.claim.base, "trunk");

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use sess_core::Timestamp;
 use sess_work::{ClaimOptions, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work, Workspace};
 
 use crate::lab::{Lab, planned, work, work_with};
@@ -556,4 +557,69 @@ fn an_agent_that_only_looks_takes_nothing_from_a_person() {
     let after = record(&agent);
     assert_ne!(after.oid, before, "the lease is renewed");
     assert_eq!(after.claim.owner.session.as_deref(), Some("native:s2"));
+}
+
+#[test]
+fn who_takes_up_what_somebody_else_gave_back_commits_in_their_own_name() {
+    for has_remote in [true, false] {
+        let lab = Lab::new();
+        let ann_dir = lab.clone_named("ann");
+        let bob_dir = if has_remote { lab.clone_named("bob") } else { ann_dir.clone() };
+        if !has_remote {
+            lab.git(&ann_dir, &["remote", "remove", "origin"]);
+        }
+        let slug = planned(&work(&ann_dir), "Handed on");
+        let ann = work(&ann_dir);
+        ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        ann.note(&slug, Note::Log, "begun").expect("noted");
+        ann.release(&slug, None).expect("given back");
+        lab.git(&bob_dir, &["config", "user.name", "Bob"]);
+        lab.git(&bob_dir, &["config", "user.email", "bob@example.com"]);
+        let claimed = work(&bob_dir).claim(&slug, &ClaimOptions::default()).expect("claimed");
+        let env = format!("_AGENTS/sessions/active/{slug}/.session-env");
+        let text = fs::read_to_string(claimed.workspace.expect("a workspace").join(env)).expect("read");
+        assert!(text.contains(&format!("Bob ({slug})")) && text.contains("bob@example.com"), "{text}");
+    }
+}
+
+#[test]
+fn what_leads_to_no_commit_is_no_claim() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Blob");
+    let (record, _) = ann.take(&slug, &ClaimOptions::default()).expect("taken");
+    let text = lab.git(&lab.hub(), &["cat-file", "commit", record.oid.as_str()]);
+    let path = dir.join("blob");
+    fs::write(&path, text).expect("written");
+    let blob = lab.git(&dir, &["hash-object", "-w", "blob"]);
+    lab.git(
+        &dir,
+        &["push", "--quiet", "--force", "origin", &format!("{blob}:refs/intersession/claims/{slug}")],
+    );
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.record(&slug), None);
+    assert_eq!(seen.view.damaged, [(slug.to_string(), "it leads to no claim".to_owned())]);
+}
+
+#[test]
+fn a_takeover_by_the_same_person_shows_since_when_they_have_it() {
+    let lab = Lab::new();
+    let (first, second) = (lab.clone_named("first-clone"), lab.clone_named("second-clone"));
+    for dir in [&first, &second] {
+        lab.git(dir, &["config", "user.name", "Ann"]);
+        lab.git(dir, &["config", "user.email", "ann@example.com"]);
+    }
+    let slug = planned(&work(&first), "Mine");
+    work(&first).claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let later = || Timestamp::from_millis_clamped(crate::lab::now().as_millis() + 3_600_000);
+    let who = Who { agent: None, session: None, host: "host".to_owned(), pid: 1 };
+    let repo = Repo::find(&second).expect("a repository");
+    let own = Work::new(repo, Settings::default(), who, later).expect("a caller");
+    let taken = own.takeover(&slug, true, Some("it is mine"), &ClaimOptions::default()).expect("taken");
+    let since = taken.record.claim.claimed_at.as_millis() / 1_000;
+    assert_eq!(
+        lab.git(&lab.hub(), &["show", "main:_AGENTS/sessions/sessions.lock"]),
+        format!("{slug}:{since}")
+    );
 }

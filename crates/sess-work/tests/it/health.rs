@@ -108,6 +108,8 @@ fn a_claim_that_was_written_by_hand_is_told_and_taken_away_but_kept() {
     assert!(refused.to_string().ends_with("run `sess work doctor --repair`"), "{refused}");
     let checkup = bob.doctor(false).expect("checked");
     assert!(checkup.findings.iter().any(|finding| finding.contains("is damaged")), "{checkup:?}");
+    let rows = checkup.rows.iter().filter(|row| row.meaning == "its claim is damaged");
+    assert!(rows.clone().count() > 0 && rows.clone().all(|row| row.next.is_some()), "{checkup:?}");
     bob.doctor(true).expect("repaired");
     bob.claim(&slug, &ClaimOptions::default()).expect("claimed");
     let kept = lab.git(

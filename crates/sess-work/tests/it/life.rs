@@ -191,3 +191,19 @@ fn the_patch_is_the_same_whatever_the_user_likes_diffs_to_be() {
     let plain = lab.git(&lab.hub(), &asked);
     assert_eq!(kept, format!("Session: {slug}\nBase: {base}\n\n{plain}"));
 }
+
+#[test]
+fn what_was_noted_at_the_end_is_shown_with_the_plan() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Noted");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    ann.complete(&slug, Some("It took longer.")).expect("completed");
+    let shown = ann.show(&slug, &ann.see().expect("seen")).expect("shown");
+    assert!(
+        shown.plan.contains("## Final Notes") && shown.plan.contains("It took longer."),
+        "{}",
+        shown.plan
+    );
+    assert_eq!(shown.criteria.len(), 1);
+}

@@ -2,9 +2,18 @@
 //!
 //! `SESS_WORK_ROUNDS` says how many rounds there are.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, sync::Barrier, thread};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Barrier,
+    thread,
+};
 
-use sess_work::{ClaimOptions, Kind, Note, Workspace};
+use sess_work::{ClaimOptions, Kind, Note, Slug, Work, Workspace};
 
 use crate::{
     lab::{Lab, planned, work},
@@ -13,9 +22,59 @@ use crate::{
 
 const CLONES: usize = 32;
 const ROUNDS: usize = 10;
+/// What one of them is told, and how it ends when somebody else has the session.
+const DIR: &str = "SESS_WORK_RACE_DIR";
+const SLUG: &str = "SESS_WORK_RACE_SLUG";
+const LOST: i32 = 4;
 
 fn bare() -> ClaimOptions {
     ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() }
+}
+
+/// One who is after a session, in a process of its own: how it ends tells what came of it.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this is how the other process is told what to do")]
+fn child() {
+    let Ok(dir) = std::env::var(DIR) else { return };
+    let slug: Slug = std::env::var(SLUG).expect("it is told").parse().expect("a slug");
+    let own = work(Path::new(&dir));
+    // All begin when whoever started them lets go of them.
+    io::stdin().read_to_end(&mut Vec::new()).expect("read");
+    match own.claim(&slug, &bare()) {
+        Ok(claimed) => assert!(!claimed.is_resumed, "{slug}"),
+        Err(error) => {
+            assert_eq!(error.kind, Kind::Claimed, "{slug}: {error}");
+            std::process::exit(LOST);
+        }
+    }
+}
+
+/// Has everybody claim a session at once, each in a process; returns who has it now.
+fn raced(workers: &[(PathBuf, Work)], slug: &Slug) -> Vec<usize> {
+    let start = |(dir, _): &(PathBuf, Work)| {
+        Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "races::child", "--nocapture"])
+            .env(DIR, dir)
+            .env(SLUG, slug.as_str())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts")
+    };
+    let mut racers: Vec<_> = workers.iter().map(start).collect();
+    racers.iter_mut().for_each(|racer| drop(racer.stdin.take()));
+    let has_won = |(n, racer): (usize, Child)| {
+        let ended = racer.wait_with_output().expect("it ends");
+        let said =
+            || String::from_utf8_lossy(&[ended.stdout.as_slice(), &ended.stderr].concat()).into_owned();
+        match ended.status.code() {
+            Some(0) => Some(n),
+            Some(LOST) => None,
+            _ => panic!("{slug}: {}", said()),
+        }
+    };
+    racers.into_iter().enumerate().filter_map(has_won).collect()
 }
 
 #[test]
@@ -23,34 +82,11 @@ fn of_32_after_the_same_session_exactly_one_has_it() {
     let lab = Lab::new();
     let workers = clones(&lab, CLONES);
     for slug in planned_many(&lab, "same", number("SESS_WORK_ROUNDS", ROUNDS)) {
-        let start = Barrier::new(workers.len());
-        let ended: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = workers
-                .iter()
-                .map(|(_, work)| {
-                    let (start, slug) = (&start, &slug);
-                    scope.spawn(move || {
-                        start.wait();
-                        work.claim(slug, &bare())
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
-        });
-        let mut winners = Vec::new();
-        for ended in ended {
-            match ended {
-                Ok(claimed) => {
-                    assert!(!claimed.is_resumed, "{slug}");
-                    winners.push(claimed.record);
-                }
-                Err(error) => assert_eq!(error.kind, Kind::Claimed, "{slug}: {error}"),
-            }
-        }
-        assert_eq!(winners.len(), 1, "{slug}: {winners:?}");
+        let winners = raced(&workers, &slug);
+        let [winner] = winners[..] else { panic!("{slug}: {winners:?}") };
         let seen = workers[0].1.see().expect("seen");
-        assert_eq!(seen.record(&slug).map(|record| &record.claim.owner), Some(&winners[0].claim.owner));
-        assert_eq!(seen.standing(&slug).holder().map(|claim| claim.fence), Some(1));
+        let holder = seen.standing(&slug).holder().cloned().expect("somebody has it");
+        assert_eq!((&holder.user.email, holder.fence), (&workers[winner].1.user().email, 1), "{slug}");
     }
 }
 
@@ -230,7 +266,7 @@ fn a_claim_that_comes_after_others_finished_the_session_is_ended() {
     );
     let seen = ann.see().expect("seen");
     assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Completed));
-    assert!(seen.record(&slug).is_some_and(|record| record.claim.phase == sess_work::Phase::Released));
+    assert_eq!(seen.record(&slug), None, "nothing followed the claim, and it is gone");
     ann.roll_forward().expect("nothing is pending");
     assert_eq!(lab.files("main", &dir("completed")).len(), 1, "it stays completed");
 }
@@ -266,4 +302,221 @@ fn a_session_that_was_never_shown_as_active_can_be_abandoned() {
     ann.abandon(&slug, "it leads nowhere").expect("abandoned");
     let seen = ann.see().expect("seen");
     assert_eq!(seen.standing(&slug).state(), Some(sess_work::State::Abandoned));
+}
+
+/// Plans a session; returns its name, and a branch of the remote on which somebody did something to it.
+fn changed_by(lab: &Lab, ann: &Work, title: &str, change: impl Fn(&Path, &Slug)) -> (Slug, String) {
+    let slug = planned(ann, title);
+    let bob = lab.clone_named(&format!("bob-{slug}"));
+    change(&bob, &slug);
+    lab.git(&bob, &["commit", "--quiet", "--all", "-m", "changed"]);
+    let name = format!("refs/heads/changed-{slug}");
+    lab.git(&bob, &["push", "--quiet", "origin", &format!("HEAD:{name}")]);
+    (slug, name)
+}
+
+fn edited(from: &'static str, to: &'static str) -> impl Fn(&Path, &Slug) {
+    move |dir, slug| {
+        let path = dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md"));
+        let text = fs::read_to_string(&path).expect("read");
+        fs::write(&path, text.replace(from, to)).expect("written");
+    }
+}
+
+fn moved_to(lab: &Lab, state: &str) -> impl Fn(&Path, &Slug) {
+    move |dir, slug| {
+        let place = |state: &str| format!("_AGENTS/sessions/{state}/{slug}");
+        fs::create_dir_all(dir.join(format!("_AGENTS/sessions/{state}"))).expect("made");
+        lab.git(dir, &["mv", &place("planned"), &place(state)]);
+    }
+}
+
+#[test]
+fn a_claim_that_came_too_late_and_was_killed_is_ended_by_whoever_comes_next() {
+    for state in ["drafting", "completed", "abandoned"] {
+        let lab = Lab::new();
+        let ann = work(&lab.clone_named("ann"));
+        let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, state));
+        overtaken_by(&lab, &name);
+        ann.take(&slug, &bare()).expect("taken, and killed before anybody sees it in the repository");
+        let seen = work(&lab.clone_named("carl")).roll_forward().expect("nothing is in the way");
+        assert_eq!(seen.tree.state(&slug).map(|state| state.to_string()).as_deref(), Some(state));
+        assert_eq!(seen.record(&slug), None, "its claim is gone as if it had not been");
+        let error = ann.claim(&slug, &bare()).expect_err("it is not planned");
+        assert_eq!(error.kind, Kind::WrongState, "{error}");
+    }
+}
+
+#[test]
+fn a_claim_that_came_too_late_and_was_killed_is_ended_by_its_owner() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "drafting"));
+    overtaken_by(&lab, &name);
+    ann.take(&slug, &bare()).expect("taken");
+    let error = ann.claim(&slug, &bare()).expect_err("it is a draft again");
+    assert_eq!(error.kind, Kind::WrongState, "{error}");
+    assert_eq!(
+        ann.see().expect("seen").standing(&slug),
+        sess_work::Standing::Rests(sess_work::State::Drafting)
+    );
+}
+
+#[test]
+fn a_plan_that_was_edited_right_before_a_claim_that_was_killed_is_the_one_that_counts() {
+    for comes_first in ["ann", "carl"] {
+        let lab = Lab::new();
+        let ann = work(&lab.clone_named("ann"));
+        let (slug, name) = changed_by(&lab, &ann, "Edited", edited("It works", "It works, and fast"));
+        overtaken_by(&lab, &name);
+        ann.take(&slug, &bare()).expect("taken, and killed");
+        if comes_first == "carl" {
+            work(&lab.clone_named("carl")).roll_forward().expect("nothing is in the way");
+        }
+        let claimed = ann.claim(&slug, &bare()).expect("claimed");
+        let plan =
+            lab.git(&lab.hub(), &["rev-parse", &format!("main:_AGENTS/sessions/active/{slug}/SESSION.md")]);
+        assert_eq!(claimed.record.claim.plan.as_str(), plan);
+    }
+}
+
+#[test]
+fn a_plan_that_came_to_depend_on_something_right_before_is_not_claimed() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, name) = changed_by(&lab, &ann, "Edited", |dir, slug| {
+        let path = dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md"));
+        let text = fs::read_to_string(&path).expect("read");
+        let text = format!("---\ndepends: [2025-01-01-other]\n---\n\n{}", text.trim_start_matches("---\n"));
+        fs::write(&path, text).expect("written");
+    });
+    overtaken_by(&lab, &name);
+    let error = ann.claim(&slug, &bare()).expect_err("what it depends on is not done");
+    assert!(error.message().contains("depends on 2025-01-01-other"), "{error}");
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Planned));
+}
+
+#[test]
+fn a_claim_that_came_too_late_is_nobodys_where_the_base_cannot_be_pushed() {
+    let lab = Lab::new();
+    let (ann, carl) = (work(&lab.clone_named("ann")), work(&lab.clone_named("carl")));
+    let other = planned(&carl, "Other");
+    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "completed"));
+    carl.take(&other, &bare()).expect("taken, and not shown");
+    let protected = "#!/bin/sh\n[ \"$1\" != refs/heads/main ]\n";
+    let hook = lab.hub().join("hooks/update");
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, protected).expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+    overtaken_by(&lab, &name);
+    let error = ann.claim(&slug, &bare()).expect_err("it is completed");
+    assert_eq!(error.kind, Kind::WrongState, "{error}");
+    assert!(ann.see().expect("seen").record(&slug).is_none());
+}
+
+#[test]
+fn who_asks_for_the_next_one_too_late_gets_another() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let other = planned(&ann, "Second");
+    let (slug, name) = changed_by(&lab, &ann, "First", moved_to(&lab, "completed"));
+    assert!(slug < other, "the first one is asked for first");
+    overtaken_by(&lab, &name);
+    let claimed = ann.claim_next(None, &bare()).expect("nothing is in the way").expect("one is left");
+    assert_eq!(claimed.record.claim.slug, other);
+    assert!(ann.see().expect("seen").record(&slug).is_none(), "nothing is left of what came too late");
+}
+
+#[test]
+fn many_clones_that_ask_for_the_next_one_get_one_each_as_long_as_there_are_some() {
+    const ASKING: usize = 8;
+    const READY: usize = 5;
+    let lab = Lab::new();
+    let workers = clones(&lab, ASKING);
+    let slugs = planned_many(&lab, "next", READY);
+    let start = Barrier::new(ASKING);
+    let taken: Vec<Option<Slug>> = thread::scope(|scope| {
+        let start = &start;
+        let ask = move |own: &Work| {
+            start.wait();
+            let claimed = own.claim_next(None, &bare()).expect("nothing is in the way");
+            claimed.map(|claimed| claimed.record.claim.slug)
+        };
+        let threads: Vec<_> = workers.iter().map(|(_, own)| scope.spawn(move || ask(own))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+    });
+    let got: Vec<Slug> = taken.into_iter().flatten().collect();
+    assert_eq!(got.len(), READY, "{got:?}");
+    assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), slugs.into_iter().collect());
+}
+
+#[test]
+fn a_worktree_that_git_is_making_is_waited_for_and_one_that_stays_half_made_is_named() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let ann = work(&dir);
+    let slugs = ["First", "Second"].map(|title| planned(&ann, title));
+    lab.git(&dir, &["worktree", "add", "--quiet", "--detach", "../theirs"]);
+    let part = dir.join(".git/worktrees/theirs/commondir");
+    let whole = fs::read(&part).expect("git keeps it");
+    fs::write(&part, "").expect("as git has it for a moment");
+    let error = ann.claim(&slugs[0], &bare()).expect_err("git does not list it");
+    assert_eq!(error.next_command(), "rm -r .git/worktrees/theirs", "{error}");
+    let begun = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            begun.wait();
+            fs::write(&part, &whole).expect("as git has it then");
+        });
+        begun.wait();
+        ann.claim(&slugs[1], &bare()).expect("it is whole by then");
+    });
+}
+
+#[test]
+fn verbs_in_one_checkout_without_a_remote_wait_for_each_other() {
+    const WORKERS: usize = 6;
+    const READY: usize = 4;
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let ann = work(&dir);
+    let slugs: BTreeSet<_> = (0..READY).map(|n| planned(&ann, &format!("Local {n}"))).collect();
+    let start = Barrier::new(WORKERS);
+    let taken: Vec<_> = thread::scope(|scope| {
+        let ask = || {
+            let own = work(&dir);
+            start.wait();
+            own.claim_next(None, &ClaimOptions::default()).expect("nothing is in the way")
+        };
+        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+    });
+    let taken: Vec<_> = taken.into_iter().flatten().collect();
+    assert!(taken.iter().all(|claimed| claimed.notices.is_empty()), "{taken:?}");
+    assert_eq!(taken.iter().map(|claimed| claimed.record.claim.slug.clone()).collect::<BTreeSet<_>>(), slugs);
+    for claimed in &taken {
+        let (place, slug) = (claimed.workspace.as_ref().expect("a workspace"), &claimed.record.claim.slug);
+        fs::write(place.join(format!("{slug}.txt")), "work\n").expect("written");
+        lab.git(place, &["add", &format!("{slug}.txt")]);
+        lab.git(place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+    }
+    let start = Barrier::new(READY);
+    thread::scope(|scope| {
+        for slug in &slugs {
+            scope.spawn(|| {
+                let own = work(&dir);
+                start.wait();
+                own.complete(slug, None).expect("nobody is in the way");
+            });
+        }
+    });
+    let seen = ann.see().expect("seen");
+    for slug in &slugs {
+        assert_eq!(seen.tree.state(slug), Some(sess_work::State::Completed));
+        assert!(dir.join(format!("{slug}.txt")).is_file(), "the checkout follows");
+    }
+    assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
 }

@@ -10,7 +10,7 @@ pub(super) fn init(here: &Here<'_>, hooks: bool, scripts: bool) -> anyhow::Resul
     if here.output.json {
         return here.output.data(&report);
     }
-    if report.changed.is_empty() {
+    if report.changed.is_empty() && report.notices.is_empty() {
         here.output.line("everything is set up already")?;
     }
     for changed in &report.changed {
