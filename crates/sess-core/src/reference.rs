@@ -2,7 +2,7 @@
 
 use crate::{SessionId, SessionKey, Source};
 
-/// The fewest characters of an id that name it by prefix.
+/// The fewest characters of an id that name it by prefix, its source counted where that is given.
 pub const PREFIX_LEN_MIN: usize = 8;
 
 /// What a reference means before anything is looked up.
@@ -59,6 +59,12 @@ impl Reference {
     }
 }
 
+/// Tells whether `<source>:<id>`, or an id alone, is long enough to name a session by the beginning of its id.
+pub fn may_be_prefix(source: Option<Source>, id: &SessionId) -> bool {
+    let source_len = source.map_or(0, |source| source.as_str().len() + 1);
+    source_len + id.as_str().len() >= PREFIX_LEN_MIN
+}
+
 /// Reads an id as the agent writes it whose session it is.
 pub fn native_id(text: &str) -> Option<SessionId> {
     text.parse().ok().or_else(|| {
@@ -104,6 +110,23 @@ mod tests {
         check("crush:m-2$$call_9", "Ok(Native(Crush, SessionId(\"m-2--call_9\")))");
         check("m-2$$call_9", "Ok(Id(SessionId(\"m-2--call_9\")))");
         check("m-2$call_9", "Ok(Nothing)");
+    }
+
+    #[test]
+    fn eight_characters_are_counted_over_all_that_is_given() {
+        let check = |text: &str, is_long: bool| {
+            let told = match Reference::parse(text) {
+                Ok(Reference::Native(source, id)) => may_be_prefix(Some(source), &id),
+                Ok(Reference::Id(id)) => may_be_prefix(None, &id),
+                other => panic!("{text}: {other:?}"),
+            };
+            assert_eq!(told, is_long, "{text}");
+        };
+        check("019a71aa", true);
+        check("019a71a", false);
+        check("codex:01", true);
+        check("codex:0", false);
+        check("docker-agent:3", true);
     }
 
     proptest! {

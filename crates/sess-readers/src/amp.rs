@@ -26,7 +26,7 @@ impl Reader for Amp {
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         for item in listing.entries(&homes.data().join("amp/threads")) {
-            let name = item.name.strip_suffix(".json").filter(|name| name.starts_with("T-") && !item.is_dir);
+            let name = item.name.strip_suffix(".json").filter(|name| name.starts_with("T-"));
             if let Some(name) = name {
                 listing.visit(&item.path, || Ok(session(&item.path, name)?.into_iter().collect()));
             }
@@ -69,7 +69,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
         }
         ControlFlow::Continue(())
     })?;
-    document::check(path, walked, is_spoken)?;
+    document::check(path, walked == Walked::ToDamage, is_spoken)?;
     if walked == Walked::Partly {
         said_at = None;
         if session.title.is_empty() {

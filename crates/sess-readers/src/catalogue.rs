@@ -167,9 +167,17 @@ impl Listing<'_> {
         }
     }
 
-    /// Returns what is in a directory inside an agent's own: nothing when that is a link.
+    /// Returns what is in a directory inside an agent's own; one that is a link becomes a problem.
     pub(crate) fn entries_below(&mut self, dir: &Path) -> Vec<files::Item> {
-        if dir.is_symlink() { Vec::new() } else { self.entries(dir) }
+        files::entries_below(dir).unwrap_or_else(|error| {
+            self.left_out(&error);
+            Vec::new()
+        })
+    }
+
+    /// Leaves out what a link leads to.
+    pub(crate) fn link(&mut self, path: &Path) {
+        self.left_out(&files::linked(path));
     }
 
     /// Returns what is in a directory; one that cannot be read becomes a problem. It may be a

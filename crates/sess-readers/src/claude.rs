@@ -59,14 +59,20 @@ impl Reader for Claude {
             if !project.is_dir {
                 continue;
             }
-            for item in listing.entries(&project.path) {
-                if item.is_dir {
-                    sub_agents(&item.path.join("subagents"), &item.name, listing);
+            for item in listing.entries_below(&project.path) {
+                let children = item.path.join("subagents");
+                if let Some(name) = item.name.strip_suffix(".jsonl") {
+                    listing.visit(&item.path, || Ok(session(&item.path, name)?.into_iter().collect()));
+                } else if item.is_link {
+                    // Others lead to what is no session's, such as notes.
+                    if children.is_dir() {
+                        listing.link(&item.path);
+                    }
+                } else if item.is_dir {
+                    sub_agents(&children, &item.name, listing);
                     if let Some(at) = archived_at(&item.path) {
                         archived.insert(item.name, at);
                     }
-                } else if let Some(name) = item.name.strip_suffix(".jsonl") {
-                    listing.visit(&item.path, || Ok(session(&item.path, name)?.into_iter().collect()));
                 }
             }
         }
@@ -119,13 +125,10 @@ impl Reader for Claude {
 /// Names what sub-agents left below a session, in directories of workflows too.
 fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
     for item in listing.entries_below(dir) {
-        if item.is_dir {
-            if item.name == "workflows" {
-                for workflow in listing.entries(&item.path) {
-                    sub_agents(&workflow.path, parent, listing);
-                }
+        if item.is_dir && item.name == "workflows" {
+            for workflow in listing.entries_below(&item.path).into_iter().filter(|item| item.is_dir) {
+                sub_agents(&workflow.path, parent, listing);
             }
-            continue;
         }
         let Some(name) = item.name.strip_suffix(".jsonl") else { continue };
         listing.visit(&item.path, || {
@@ -154,7 +157,7 @@ fn archived_at(dir: &Path) -> Option<Timestamp> {
 fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let ends = Ends::of(path, &file, &metadata)?;
+    let ends = Ends::of(path, &file, &metadata, is_dated)?;
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
     let mut known = Known::default();
@@ -169,16 +172,28 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     }
     ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
     session.created_at = known.created_at;
-    session.updated_at = known.updated_at.unwrap_or(session.updated_at);
+    session.updated_at = ends.said_at(known.updated_at, session.updated_at);
     session.cwd = known.moved_to.or(known.cwd);
     session.branch = known.branch;
     session.title = known.titles.best();
     // What the person called it last counts most.
     session.is_title_sure = ends.is_whole() || ends.tail().any(|line| has(line, "\"custom-title\""));
     Ok(known.is_spoken.then_some(session))
+}
+
+/// Tells whether a line can be understood, be it of a kind that is known here or not.
+fn is_record(line: &[u8]) -> bool {
+    serde_json::from_slice::<Record<'_>>(line).is_ok_and(|record| record.is_of_a_kind())
+}
+
+/// Tells whether a line says when something was said.
+fn is_dated(line: &[u8]) -> bool {
+    let mut known = Known::default();
+    known.see(line);
+    known.updated_at.is_some()
 }
 
 /// Tells whether a line may be a record that names the session: those are short, and most lines are others.
@@ -214,7 +229,7 @@ impl Known {
             self.cwd.clone_from(&record.cwd);
             self.branch = record.git_branch.clone().filter(|it| !it.is_empty());
         }
-        let at = record.at();
+        let at = record.at;
         self.created_at = self.created_at.into_iter().chain(at).min();
         if record.is_message() {
             self.is_spoken = true;
@@ -261,7 +276,7 @@ struct Reading<'a, 'b> {
 impl Reading<'_, '_> {
     /// Tells a record; none when it cannot be read.
     fn record(&mut self, record: &Record<'_>, is_taken_back: bool) -> Option<ControlFlow<()>> {
-        self.last = record.at().unwrap_or(self.last);
+        self.last = record.at.unwrap_or(self.last);
         let id = record.uuid.clone();
         Some(match &*record.kind {
             "assistant" => self.reply(id, record.message()?, is_taken_back),

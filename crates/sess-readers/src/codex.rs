@@ -95,9 +95,10 @@ fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollou
     let mut found: HashMap<String, (Rollout, bool)> = HashMap::new();
     let mut order = Vec::new();
     for (dir, is_archived) in [("sessions", false), ("archived_sessions", true)] {
-        rollout::each(&mut |dir| listing.entries(dir), &root.join(dir), &mut |rollout| match found
-            .entry(rollout.thread.clone())
-        {
+        let top = root.join(dir);
+        let mut entries =
+            |dir: &Path| if dir == top { listing.entries(dir) } else { listing.entries_below(dir) };
+        rollout::each(&mut entries, &top, &mut |rollout| match found.entry(rollout.thread.clone()) {
             Slot::Vacant(slot) => {
                 order.push(rollout.thread.clone());
                 slot.insert((rollout, is_archived));
@@ -107,7 +108,8 @@ fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollou
                 let named = index.rollout(&rollout.thread);
                 let rank = |rollout: &Rollout, is_archived: bool| {
                     let is_named = named.is_some_and(|named| rollout.is_called(named));
-                    (is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
+                    let is_file = rollout.is_file();
+                    (is_file, is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
                 };
                 if rank(&rollout, is_archived) > rank(before, *was_archived) {
                     slot.insert((rollout, is_archived));
@@ -123,7 +125,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let path = &rollout.path;
     let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let ends = Ends::of_any(path, file, &metadata)?;
+    let ends = Ends::of_any(path, file, &metadata, is_dated)?;
     let place = Place { path: path.clone(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Codex, id, place, files::modified(&metadata));
     let mut is_spoken = false;
@@ -136,21 +138,29 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
             meta = meta.or_else(|| line.meta().filter(|meta| meta.is_of(&rollout.thread)));
             continue;
         }
-        updated_at = line.at().or(updated_at);
+        updated_at = line.at.or(updated_at);
         is_spoken |= speaks(&line);
     }
-    if rollout.is_compressed && !ends.is_whole() {
-        updated_at = None;
-    }
     session.title = first_prompt(path, &ends)?.unwrap_or_default();
-    session.updated_at = updated_at.unwrap_or(session.updated_at);
+    session.updated_at = ends.said_at(updated_at, session.updated_at);
     if let Some(meta) = meta {
         meta.describe(&mut session);
     }
     if !is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
     Ok(is_spoken.then_some(session))
+}
+
+/// Tells whether a line can be understood, be it of a kind that is known here or not.
+fn is_record(line: &[u8]) -> bool {
+    serde_json::from_slice::<Line<'_>>(line).is_ok_and(|line| line.is_of_a_kind())
+}
+
+/// Tells whether a line says when something happened.
+fn is_dated(line: &[u8]) -> bool {
+    let line = serde_json::from_slice::<Line<'_>>(line);
+    line.is_ok_and(|line| line.kind != "session_meta" && line.at.is_some())
 }
 
 /// Returns the title that the first prompt makes, further down too where the head is taken up

@@ -16,7 +16,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Table},
+    database::{self, Database, Named, Table},
     files, json,
     session::session_id,
 };
@@ -30,7 +30,7 @@ impl Reader for Crush {
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         for path in databases(homes) {
-            listing.visit(&path, || sessions(&path));
+            listing.visit_parts(&path, |problems| sessions(&path, problems));
         }
     }
 
@@ -66,7 +66,15 @@ fn databases(homes: &Homes) -> Vec<PathBuf> {
         data_dir: PathBuf,
     }
     let near = homes.cwd().into_iter().flat_map(Path::ancestors).map(|dir| dir.join(".crush/crush.db"));
-    let mut found: Vec<_> = near.filter(|path| path.is_file()).take(1).collect();
+    let mut found = Vec::new();
+    // What stands at the place of one without being one is told of, and hides none above it.
+    for path in near.filter(|path| path.symlink_metadata().is_ok()) {
+        let is_file = path.is_file();
+        found.push(path);
+        if is_file {
+            break;
+        }
+    }
     let listed = files::document(&homes.data().join("crush/projects.json")).unwrap_or_default();
     if let Ok(listed) = serde_json::from_slice::<Projects>(&listed) {
         let dirs = listed.projects.into_iter().map(|project| project.data_dir);
@@ -75,7 +83,7 @@ fn databases(homes: &Homes) -> Vec<PathBuf> {
     found
 }
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "parts"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
@@ -83,26 +91,33 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         }
         let table = Table::of(connection, "sessions")?;
         let columns = ["id", "title", "parent_session_id", "created_at", "updated_at"];
-        let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
+        let mut named = Named::default();
+        named.add(connection, &table.select(&columns), |row, native, id| {
+            Ok(session(connection, path, row, native, id))
+        })?;
+        Ok(Ok(named))
     })?;
     let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(found.told(path, problems))
 }
 
-fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let native = database::text(row, 0)?;
+fn session(
+    connection: &Connection,
+    path: &Path,
+    row: &Row<'_>,
+    native: &str,
+    id: SessionId,
+) -> Option<Foreign> {
     // In these a model is asked for a title.
     if native.starts_with("title-") {
         return None;
     }
     let created_at = database::instant(row, 3);
     let last = "SELECT max(created_at) FROM messages WHERE session_id = ?1";
-    let said_at = || database::instant_of(connection, last, &native);
+    let said_at = || database::instant_of(connection, last, native);
     let updated_at = database::instant(row, 4).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
-    let mut session = Foreign::new(Source::Crush, session_id(&native)?, place, updated_at);
+    let mut session = Foreign::new(Source::Crush, id, place, updated_at);
     session.title = json::title(&database::text(row, 1).unwrap_or_default());
     session.parent = database::filled(row, 2).as_deref().and_then(session_id);
     session.created_at = created_at;

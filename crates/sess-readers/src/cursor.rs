@@ -26,7 +26,12 @@ impl Reader for Cursor {
             listing.visit_parts(&path, |problems| editor::sessions(&path, problems));
         }
         for project in listing.entries(&homes.home().join(".cursor/projects")) {
-            transcript::list(&project.path.join("agent-transcripts"), None, listing);
+            let dir = project.path.join("agent-transcripts");
+            if !project.is_link {
+                transcript::list(&dir, None, listing);
+            } else if dir.is_dir() {
+                listing.link(&project.path);
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, config::DbConfig, 
 use serde_json::Value;
 use sess_core::{SessionId, Timestamp};
 
-use crate::{Error, Result, files, json, session::session_id};
+use crate::{Error, Foreign, Result, files, json, session::session_id};
 
 /// How often a database is read again because it changed meanwhile.
 const ATTEMPTS_MAX: u32 = 5;
@@ -210,6 +210,68 @@ pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
         path: path.to_owned(),
         what: format!("it has no table `{table}` with the columns that sessions are read from"),
     }
+}
+
+/// What the rows of a database name.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub sessions: Vec<Foreign>,
+    /// Rows without an id: damage leaves such.
+    pub lost: u64,
+}
+
+impl Named {
+    /// Adds the sessions that a query finds, by the id in its first column. `session` is asked for each, and returns
+    /// nothing for what is not to be listed.
+    pub(crate) fn add(
+        &mut self,
+        connection: &Connection,
+        sql: &str,
+        mut session: impl FnMut(&Row<'_>, &str, SessionId) -> rusqlite::Result<Option<Foreign>>,
+    ) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let native = text(row, 0).unwrap_or_default();
+            match session_id(&native) {
+                Some(id) => self.sessions.extend(session(row, &native, id)?),
+                None => self.lost += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the sessions, and says how many there were besides.
+    pub(crate) fn told(self, path: &Path, problems: &mut Vec<String>) -> Vec<Foreign> {
+        if self.lost > 0 {
+            let (count, path) = (self.lost, path.display());
+            problems.push(format!("{count} session(s) in {path} cannot be read and are left out"));
+        } else {
+            problems.extend(shifted(path));
+        }
+        self.sessions
+    }
+}
+
+/// Says that a database is no whole number of pages: bytes that came in between, or were lost, move all behind them, and
+/// an index may then lead to nothing without an error. What a log has may still be written.
+pub(crate) fn shifted(path: &Path) -> Option<String> {
+    const PLACE: u64 = 16;
+    let (file, metadata) = files::open(path).ok()?;
+    let mut size = [0; 2];
+    file.read_exact_at(&mut size, PLACE).ok()?;
+    // The largest size does not fit, and is written as one.
+    let size = match u16::from_be_bytes(size) {
+        1 => 1 << 16,
+        size => u64::from(size),
+    };
+    let is_whole = size == 0 || metadata.len() % size == 0 || Stamp::of(path).ok()?.log.is_some();
+    (!is_whole).then(|| {
+        format!(
+            "{} is damaged: it is no whole number of pages; sessions in it may be left out",
+            path.display()
+        )
+    })
 }
 
 /// Returns the numbers in the first column of a query for one session: keys for [`Database::step`].

@@ -16,7 +16,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Table},
+    database::{self, Database, Named, Table},
     json,
     session::session_id,
 };
@@ -30,10 +30,10 @@ impl Reader for DockerAgent {
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let path = homes.home().join(".cagent/session.db");
-        listing.visit(&path, || sessions(&path));
+        listing.visit_parts(&path, |problems| sessions(&path, problems));
         // Its API server keeps sessions where it is started; anything may have a file of that name.
         if let Some(path) = homes.cwd().map(|cwd| cwd.join("session.db")) {
-            listing.visit(&path, || match sessions(&path) {
+            listing.visit_parts(&path, |problems| match sessions(&path, problems) {
                 Err(Error::Format { .. } | Error::Database { .. }) => Ok(Vec::new()),
                 found => found,
             });
@@ -77,7 +77,7 @@ const SESSION: [&str; 5] = ["id", "title", "working_dir", "created_at", "parent_
 const ITEM: [&str; 6] =
     ["item_type", "agent_name", "message_json", "implicit", "subsession_id", "summary_text"];
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let table = Table::of(connection, "sessions")?;
         let has_items = Table::of(connection, "session_items")?.has_all(&["session_id", "message_json"]);
@@ -88,38 +88,36 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         if !has_items && !has_column {
             return Ok(Err("session_items"));
         }
-        let mut statement = connection.prepare(&table.select(&SESSION))?;
-        let (mut found, mut inside) = (Vec::new(), Vec::new());
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let Some((native, mut session)) = session(path, row) else { continue };
+        let (mut named, mut inside) = (Named::default(), Vec::new());
+        named.add(connection, &table.select(&SESSION), |row, native, id| {
+            let mut session = session(path, row, id);
             if has_items {
-                decorate(connection, &native, &mut session)?;
+                decorate(connection, native, &mut session)?;
             }
             if has_column {
-                session.updated_at = session.updated_at.max(last_in_column(connection, &native)?);
-                inside.extend(nested(connection, &native, &session)?);
+                session.updated_at = session.updated_at.max(last_in_column(connection, native)?);
+                inside.extend(nested(connection, native, &session)?);
             }
-            found.push(session);
-        }
+            Ok(Some(session))
+        })?;
         // What has a row of its own comes first.
-        found.extend(inside);
-        Ok(Ok(found))
+        named.sessions.extend(inside);
+        Ok(Ok(named))
     })?;
-    found.map_err(|table| database::unknown_schema(path, table))
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
+    Ok(found.told(path, problems))
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<(String, Foreign)> {
-    let native = database::text(row, 0)?;
+fn session(path: &Path, row: &Row<'_>, id: SessionId) -> Foreign {
     let created_at = database::instant(row, 3);
     let place = Place { path: path.to_owned(), size_bytes: None };
     let updated_at = created_at.unwrap_or_default();
-    let mut session = Foreign::new(Source::DockerAgent, session_id(&native)?, place, updated_at);
+    let mut session = Foreign::new(Source::DockerAgent, id, place, updated_at);
     session.title = json::title(&database::text(row, 1).unwrap_or_default());
     session.cwd = database::filled(row, 2);
     session.created_at = created_at;
     session.parent = database::filled(row, 4).as_deref().and_then(session_id);
-    Some((native, session))
+    session
 }
 
 /// Adds what only its items tell: when it was last spoken in, and whose it is.

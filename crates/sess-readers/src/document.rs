@@ -38,9 +38,10 @@ pub(crate) fn walk(
     give: &mut dyn FnMut(&str, Value) -> ControlFlow<()>,
 ) -> Result<Walked> {
     let mut from = BufReader::new(from.take(size_bytes_max));
-    let mut walk = Walk { lists, give, is_stopped: false };
+    let mut walk = Walk { lists, give, is_stopped: false, is_damaged: false };
     let walked = (&mut walk).deserialize(&mut serde_json::Deserializer::from_reader(&mut from));
     match walked {
+        Ok(()) if walk.is_damaged => Ok(Walked::ToDamage),
         Ok(()) => Ok(Walked::Through),
         Err(_) if walk.is_stopped => Ok(Walked::Partly),
         Err(error) if error.is_io() => {
@@ -72,8 +73,8 @@ pub(crate) fn begin(
 }
 
 /// Refuses a document that is damaged before anything was said in it.
-pub(crate) fn check(path: &Path, walked: Walked, is_spoken: bool) -> Result<()> {
-    if walked != Walked::ToDamage || is_spoken {
+pub(crate) fn check(path: &Path, is_damaged: bool, is_spoken: bool) -> Result<()> {
+    if !is_damaged || is_spoken {
         return Ok(());
     }
     let what = "it breaks off, or is damaged, before anything that was said".to_owned();
@@ -105,6 +106,8 @@ struct Walk<'a> {
     lists: &'a [&'a str],
     give: &'a mut dyn FnMut(&str, Value) -> ControlFlow<()>,
     is_stopped: bool,
+    /// Something else stands where a list should be.
+    is_damaged: bool,
 }
 
 impl Walk<'_> {
@@ -170,11 +173,13 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
+        self.walk.is_damaged = true;
         while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(())
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> std::result::Result<(), E> {
+        self.walk.is_damaged = true;
         Ok(())
     }
 }
@@ -198,7 +203,9 @@ mod tests {
         check(text, 19, Walked::Partly, "a=1 m=1");
         check(&text[..19], 99, Walked::ToDamage, "a=1 m=1");
         check(r#"{"a": 1, "m": [1, 9, 2]}"#, 99, Walked::Partly, "a=1 m=1 m=9");
-        check(r#"{"m": null, "a": 1}"#, 99, Walked::Through, "a=1");
+        check(r#"{"m": null, "a": 1}"#, 99, Walked::ToDamage, "a=1");
+        check(r#"{"m": {"b": [2]}, "a": 1}"#, 99, Walked::ToDamage, "a=1");
+        check(r#"{"m": 7, "a": 1}"#, 99, Walked::ToDamage, "");
         check("", 99, Walked::ToDamage, "");
         check("[1]", 99, Walked::ToDamage, "");
     }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, Metadata},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -18,6 +18,8 @@ use crate::{Error, Result, Told};
 /// How much of a file's beginning and end is looked at to list it.
 const HEAD_SIZE_BYTES: u64 = 16 << 10;
 const TAIL_SIZE_BYTES: u64 = 64 << 10;
+/// The end may be one long line, or many that say no time; from here on it is given up.
+const TAIL_SIZE_BYTES_MAX: u64 = 8 << 20;
 /// A first line may be longer than the head; from here on it is given up.
 const FIRST_LINE_SIZE_BYTES_MAX: u64 = 2 << 20;
 /// A longer line is passed over, and counted as bad.
@@ -33,7 +35,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata)> {
     let flags = i32::try_from(flags.bits()).expect("open flags fit");
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
-        Some(rustix::io::Errno::LOOP) => io(io::Error::other("it is a link, and links are not followed")),
+        Some(rustix::io::Errno::LOOP) => linked(path),
         _ => io(error),
     })?;
     let metadata = file.metadata().map_err(io)?;
@@ -41,6 +43,12 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata)> {
         return Err(io(io::Error::other("it is no regular file")));
     }
     Ok((file, metadata))
+}
+
+/// Returns the error of a path that is a link.
+pub(crate) fn linked(path: &Path) -> Error {
+    let source = io::Error::other("it is a link, and links are not followed");
+    Error::Io { path: path.to_owned(), source }
 }
 
 /// Returns when a file was last changed.
@@ -51,8 +59,6 @@ pub(crate) fn modified(metadata: &Metadata) -> Timestamp {
 }
 
 /// Returns what is in a directory, by name; nothing when it is not there.
-///
-/// Links are left out: they could lead anywhere.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<Item>> {
     let io = |source| Error::Io { path: dir.to_owned(), source };
     let listed = match fs::read_dir(dir) {
@@ -67,19 +73,25 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<Item>> {
         let kind = entry.file_type().map_err(io)?;
         // Names that are no text are nobody's sessions.
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if kind.is_dir() || kind.is_file() {
-            items.push(Item { path: entry.path(), name, is_dir: kind.is_dir() });
-        }
+        let (path, is_link) = (entry.path(), kind.is_symlink());
+        items.push(Item { name, is_dir: kind.is_dir() || is_link && path.is_dir(), is_link, path });
     }
     items.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(items)
 }
 
-/// A file or directory in a directory.
+/// Returns what is in a directory inside an agent's own, which may not be a link: it could lead anywhere.
+pub(crate) fn entries_below(dir: &Path) -> Result<Vec<Item>> {
+    if dir.is_symlink() { Err(linked(dir)) } else { entries(dir) }
+}
+
+/// What stands in a directory: a file, a directory, or something else in the place of one.
 pub(crate) struct Item {
     pub path: PathBuf,
     pub name: String,
+    /// It is a directory, or leads to one.
     pub is_dir: bool,
+    pub is_link: bool,
 }
 
 /// Reads a whole document, which may not be larger than what fits into memory.
@@ -111,20 +123,34 @@ pub(crate) struct Ends {
     /// Empty when the head is the whole file.
     tail: Vec<u8>,
     is_whole: bool,
+    /// The end says when something was last said.
+    is_dated: bool,
     /// What was compressed ends before its end: nobody goes on writing such a file.
     is_cut: bool,
 }
 
 impl Ends {
     /// As [`Self::of`], of a file that may be compressed.
-    pub(crate) fn of_any(path: &Path, file: File, metadata: &Metadata) -> Result<Self> {
+    pub(crate) fn of_any(
+        path: &Path,
+        file: File,
+        metadata: &Metadata,
+        is_dated: impl Fn(&[u8]) -> bool,
+    ) -> Result<Self> {
         match is_compressed(path) {
             true => Self::of_stream(path, decompressed(path, file)?),
-            false => Self::of(path, &file, metadata),
+            false => Self::of(path, &file, metadata, is_dated),
         }
     }
 
-    pub(crate) fn of(path: &Path, file: &File, metadata: &Metadata) -> Result<Self> {
+    /// Reads both ends of a file. The lower one is widened until it has a line that is dated: one that tells when
+    /// something was said.
+    pub(crate) fn of(
+        path: &Path,
+        file: &File,
+        metadata: &Metadata,
+        is_dated: impl Fn(&[u8]) -> bool,
+    ) -> Result<Self> {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let size = metadata.len();
         let mut file = file;
@@ -138,18 +164,13 @@ impl Ends {
                 break;
             }
         }
-        let mut tail = Vec::new();
+        let (mut tail, mut is_end_dated) = (Vec::new(), true);
         if (head.len() as u64) < size {
             // Half a line at its end is not part of the head.
             head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
-            let from = size.saturating_sub(TAIL_SIZE_BYTES).max(head.len() as u64);
-            file.seek(SeekFrom::Start(from)).map_err(io)?;
-            file.take(size - from).read_to_end(&mut tail).map_err(io)?;
-            if from > head.len() as u64 {
-                tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
-            }
+            (tail, is_end_dated) = dated_lines(file, head.len() as u64..size, is_dated).map_err(io)?;
         }
-        Ok(Self { is_whole: size <= whole, head, tail, is_cut: false })
+        Ok(Self { is_whole: size <= whole, head, tail, is_dated: is_end_dated, is_cut: false })
     }
 
     /// Reads the beginning of what can only be read in order: there is no end to look at.
@@ -168,30 +189,33 @@ impl Ends {
                 read => read.map_err(io)? as u64,
             };
             if read < part {
-                return Ok(Self { head, tail: Vec::new(), is_whole: true, is_cut });
+                return Ok(Self { head, tail: Vec::new(), is_whole: true, is_dated: true, is_cut });
             }
             if memchr(b'\n', &head).is_some() || head.len() as u64 >= FIRST_LINE_SIZE_BYTES_MAX {
                 head.truncate(memrchr(b'\n', &head).map_or(0, |end| end + 1));
-                return Ok(Self { head, tail: Vec::new(), is_whole: false, is_cut });
+                return Ok(Self { head, tail: Vec::new(), is_whole: false, is_dated: false, is_cut });
             }
         }
     }
 
     /// Refuses a file in which nothing that was said can be read, where that is because of damage. Its last line may be
     /// half-written; one of a header alone, or of records that are not known here, has nobody who said anything.
-    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+    /// `is_record` tells whether an object can be understood.
+    pub(crate) fn check(&self, path: &Path, is_record: impl Fn(&[u8]) -> bool) -> Result<()> {
         let refuse = |what: String| Err(Error::Format { path: path.to_owned(), what });
         if self.is_cut {
             return refuse("it breaks off before anything was said".to_owned());
         }
         // Bytes that are no text are as bad as what is no JSON, also where nobody looks at them.
-        let is_bad = |line: &&[u8]| {
-            !line.trim_ascii().is_empty() && serde_json::from_slice::<&RawValue>(line).is_err()
+        let is_bad = |line: &&[u8]| match serde_json::from_slice::<&RawValue>(line) {
+            Ok(value) => value.get().starts_with('{') && !is_record(line),
+            Err(_) => !line.trim_ascii().is_empty(),
         };
         let count = self.head().chain(self.tail()).count();
         let bad = self.head().chain(self.tail()).filter(is_bad).count();
         let end = if self.tail.is_empty() { &self.head } else { &self.tail };
-        let is_torn = lines(end).last().is_some_and(|last| end.ends_with(last) && is_bad(&last));
+        let is_half = |line: &[u8]| serde_json::from_slice::<&RawValue>(line).is_err() && is_bad(&line);
+        let is_torn = lines(end).last().is_some_and(|last| end.ends_with(last) && is_half(last));
         let is_begun = count == 1 && is_torn && self.head.starts_with(b"{");
         if bad == count && count > 0 && !is_begun {
             return refuse("no line of it is a record".to_owned());
@@ -201,6 +225,16 @@ impl Ends {
             return refuse(what.to_owned());
         }
         Ok(())
+    }
+
+    /// Returns when something was last said, by the last line that tells it. Where the end of the file does not, it may
+    /// have been as late as the file was changed.
+    pub(crate) fn said_at(&self, by_lines: Option<Timestamp>, changed_at: Timestamp) -> Timestamp {
+        match by_lines {
+            Some(at) if self.is_dated => at,
+            Some(at) => at.max(changed_at),
+            None => changed_at,
+        }
     }
 
     /// Tells whether the lines are all that there are.
@@ -216,6 +250,42 @@ impl Ends {
     pub(crate) fn tail(&self) -> impl Iterator<Item = &[u8]> {
         lines(&self.tail)
     }
+}
+
+/// Returns the whole lines at the end of a part of a file, as many as it takes to find one that is dated, and whether
+/// there can be no later one.
+fn dated_lines(
+    file: &File,
+    part: Range<u64>,
+    is_dated: impl Fn(&[u8]) -> bool,
+) -> io::Result<(Vec<u8>, bool)> {
+    let mut size = TAIL_SIZE_BYTES;
+    loop {
+        let tail = last_lines(file, &part, size)?;
+        let is_found = lines(&tail).any(&is_dated);
+        if is_found && size > TAIL_SIZE_BYTES {
+            // What stands before a long line counts as what stands before a short one.
+            return Ok((last_lines(file, &part, size + TAIL_SIZE_BYTES)?, true));
+        }
+        // When all that is behind the head was seen, the head tells the last time.
+        let is_all = size >= part.end - part.start;
+        if is_found || is_all || size >= TAIL_SIZE_BYTES_MAX {
+            return Ok((tail, is_found || is_all));
+        }
+        size *= 2;
+    }
+}
+
+/// Returns the whole lines among the last bytes of a part of a file, which begins with a line.
+fn last_lines(mut file: &File, part: &Range<u64>, size: u64) -> io::Result<Vec<u8>> {
+    let from = part.end.saturating_sub(size).max(part.start);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(part.end - from).read_to_end(&mut tail)?;
+    if from > part.start {
+        tail.drain(..memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1));
+    }
+    Ok(tail)
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -353,10 +423,14 @@ mod tests {
     use super::*;
 
     fn ends(content: &[u8]) -> (Vec<String>, Vec<String>) {
+        ends_dated_by(content, |_| true)
+    }
+
+    fn ends_dated_by(content: &[u8], is_dated: impl Fn(&[u8]) -> bool) -> (Vec<String>, Vec<String>) {
         let temp = tempfile::NamedTempFile::new().expect("a file");
         fs::write(temp.path(), content).expect("written");
         let (file, metadata) = open(temp.path()).expect("opened");
-        let ends = Ends::of(temp.path(), &file, &metadata).expect("read");
+        let ends = Ends::of(temp.path(), &file, &metadata, is_dated).expect("read");
         let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
         (ends.head().map(text).collect(), ends.tail().map(text).collect())
     }
@@ -386,6 +460,23 @@ mod tests {
     }
 
     #[test]
+    fn the_end_reaches_to_a_line_that_is_dated_and_to_what_stands_before_it_but_not_for_ever() {
+        let check = |end: &[usize], seen: &str| {
+            let rest = format!("{}\n", "r".repeat(999)).repeat(20_000);
+            let end: Vec<String> = end.iter().map(|len| "e".repeat(*len)).collect();
+            let content = format!("{rest}dated\ntitle\n{}\n", end.join("\n"));
+            let (_, tail) = ends_dated_by(content.as_bytes(), |line| line.starts_with(b"d"));
+            let tail: Vec<usize> = tail.iter().map(String::len).filter(|len| *len != 999).collect();
+            assert_eq!(format!("{tail:?}"), seen);
+        };
+        check(&[9], "[5, 5, 9]");
+        // A window of twice the size ends within the title before this one.
+        check(&[(128 << 10) - 4], "[5, 5, 131068]");
+        check(&[70_000, 3 << 20, 8], "[5, 5, 70000, 3145728, 8]");
+        check(&[9 << 20, 8], "[8]");
+    }
+
+    #[test]
     fn lines_that_are_too_long_or_torn_are_told_and_the_rest_comes() {
         let long = vec![b'x'; LINE_SIZE_BYTES_MAX + 1];
         let content = [b"one\n\n", &long[..], b"\ntwo\nthr"].concat();
@@ -405,7 +496,10 @@ mod tests {
         std::os::unix::fs::symlink("/etc/hostname", &link).expect("linked");
         assert!(open(&link).is_err());
         assert!(open(temp.path()).is_err());
-        assert!(entries(temp.path()).expect("listed").is_empty());
+        std::os::unix::fs::symlink(temp.path(), temp.path().join("to dir")).expect("linked");
+        let kinds = entries(temp.path()).expect("listed").into_iter().map(|it| (it.is_dir, it.is_link));
+        assert_eq!(kinds.collect::<Vec<_>>(), [(false, true), (true, true)]);
+        assert!(entries_below(&temp.path().join("to dir")).is_err());
         assert!(entries(&temp.path().join("gone")).expect("empty").is_empty());
     }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use memchr::memmem;
 use serde_json::Value;
-use sess_core::{Source, digest::sha256};
+use sess_core::{Source, Timestamp, digest::sha256};
 
 use self::{log::Log, message::Telling};
 use crate::{
@@ -42,14 +42,22 @@ impl Reader for Gemini {
         // Directories that are named by a hash are what older releases left.
         dirs.sort_by_key(|dir| is_hash(&dir.name));
         for dir in dirs.into_iter().filter(|dir| dir.is_dir) {
+            let chats = dir.path.join("chats");
+            if dir.is_link {
+                // Others lead to what is no project's.
+                if chats.is_dir() {
+                    listing.link(&dir.path);
+                }
+                continue;
+            }
             cwds.extend(projects.cwd(&dir.path, &dir.name).map(|cwd| (dir.path.clone(), cwd)));
-            for item in listing.entries_below(&dir.path.join("chats")) {
-                if item.is_dir {
-                    sub_agents(&item.path, &item.name, listing);
-                } else if item.name.starts_with("session-") && item.name.ends_with(".jsonl") {
+            for item in listing.entries_below(&chats) {
+                if item.name.starts_with("session-") && item.name.ends_with(".jsonl") {
                     listing.visit(&item.path, || Ok(session(&item.path)?.into_iter().collect()));
                 } else if item.name.starts_with("session-") && item.name.ends_with(".json") {
                     documents.push(item.path);
+                } else if item.is_dir {
+                    sub_agents(&item.path, &item.name, listing);
                 }
             }
         }
@@ -100,8 +108,8 @@ impl Reader for Gemini {
 
 /// Names what sub-agents left below a session.
 fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
-    for item in listing.entries(dir) {
-        if item.is_dir || !item.name.ends_with(".jsonl") {
+    for item in listing.entries_below(dir) {
+        if !item.name.ends_with(".jsonl") {
             continue;
         }
         listing.visit(&item.path, || {
@@ -125,11 +133,25 @@ struct Known {
     last_updated: Option<Value>,
     summary: Option<String>,
     prompt: Option<String>,
-    spoken_at: Option<Value>,
+    spoken_at: Option<Timestamp>,
     is_spoken: bool,
+    /// There is a message that does not say whose it is.
+    is_damaged: bool,
 }
 
 impl Known {
+    /// Sees a line of a log.
+    fn see(&mut self, line: &[u8]) {
+        let Ok(Value::Object(mut record)) = serde_json::from_slice(line) else { return };
+        if let Some(Value::Object(set)) = record.remove("$set") {
+            set.into_iter().for_each(|(name, value)| self.field(&name, value));
+        } else if record.contains_key("id") {
+            self.message(&Value::Object(record));
+        } else {
+            record.into_iter().for_each(|(name, value)| self.field(&name, value));
+        }
+    }
+
     /// Sees what the record says of the session; what comes later counts.
     fn field(&mut self, name: &str, value: Value) {
         match (name, value) {
@@ -146,11 +168,12 @@ impl Known {
 
     fn message(&mut self, message: &Value) {
         let kind = json::field(message, "type");
+        self.is_damaged |= kind.is_none();
         if !matches!(kind, Some("user" | "gemini")) {
             return;
         }
         self.is_spoken = true;
-        self.spoken_at = message.get("timestamp").cloned().or(self.spoken_at.take());
+        self.spoken_at = message.get("timestamp").and_then(json::instant).or(self.spoken_at);
         if kind == Some("user") && self.prompt.is_none() {
             let text = message::text(message);
             // Commands of the program are no prompts.
@@ -169,7 +192,7 @@ impl Known {
         let mut session = Foreign::new(Source::Gemini, id, place, files::modified(metadata));
         let instant = |value: Option<Value>| value.as_ref().and_then(json::instant);
         session.created_at = instant(self.start_time);
-        let updated_at = instant(self.spoken_at).or_else(|| instant(self.last_updated));
+        let updated_at = self.spoken_at.or_else(|| instant(self.last_updated));
         session.updated_at = updated_at.unwrap_or(session.updated_at);
         let summary = self.summary.as_deref().map(json::title).filter(|title| !title.is_empty());
         session.title = summary.or(self.prompt).unwrap_or_default();
@@ -180,23 +203,33 @@ impl Known {
 /// Names a session by the ends of its log.
 fn session(path: &Path) -> Result<Option<Foreign>> {
     let (file, metadata) = files::open(path)?;
-    let ends = Ends::of(path, &file, &metadata)?;
+    let ends = Ends::of(path, &file, &metadata, is_dated)?;
     let mut known = Known::default();
-    for line in ends.head().chain(ends.tail()) {
-        let Ok(Value::Object(mut record)) = serde_json::from_slice(line) else { continue };
-        if let Some(Value::Object(set)) = record.remove("$set") {
-            set.into_iter().for_each(|(name, value)| known.field(&name, value));
-        } else if record.contains_key("id") {
-            known.message(&Value::Object(record));
-        } else {
-            record.into_iter().for_each(|(name, value)| known.field(&name, value));
-        }
-    }
+    ends.head().chain(ends.tail()).for_each(|line| known.see(line));
     if !known.is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
     let is_title_sure = ends.is_whole() || ends.tail().any(has_summary);
-    Ok(known.session(path, &metadata).map(|session| Foreign { is_title_sure, ..session }))
+    Ok(known.session(path, &metadata).map(|session| {
+        let updated_at = ends.said_at(Some(session.updated_at), files::modified(&metadata));
+        Foreign { is_title_sure, updated_at, ..session }
+    }))
+}
+
+/// Tells whether a line can be understood, be it of a kind that is known here or not.
+fn is_record(line: &[u8]) -> bool {
+    let Ok(record) = serde_json::from_slice::<Value>(line) else { return false };
+    let is_text = |name: &str| record.get(name).is_none_or(Value::is_string);
+    let is_of_a_kind = record.get("id").is_none() || record.get("type").is_some();
+    let is_set = record.get("$set").is_none_or(Value::is_object);
+    ["id", "type", "sessionId"].into_iter().all(is_text) && is_of_a_kind && is_set
+}
+
+/// Tells whether a line says when something was said.
+fn is_dated(line: &[u8]) -> bool {
+    let mut known = Known::default();
+    known.see(line);
+    known.spoken_at.is_some()
 }
 
 /// Tells whether a line may say what the session is called; what was said in it has an id first.
@@ -215,7 +248,7 @@ fn document_session(path: &Path) -> Result<Option<Foreign>> {
         }
         ControlFlow::Continue(())
     })?;
-    document::check(path, walked, known.is_spoken)?;
+    document::check(path, walked == Walked::ToDamage || known.is_damaged, known.is_spoken)?;
     if walked == Walked::Partly {
         known.summary = document::last_field(path, &file, "summary")?;
         if known.id.is_none() {

@@ -7,15 +7,15 @@ use rusqlite::{Connection, Row};
 use serde::Deserialize;
 use serde_json::Value;
 use sess_core::{
-    Source, Timestamp,
+    SessionId, Source, Timestamp,
     message::{Block, Role, Usage},
 };
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Table},
+    database::{self, Database, Named, Table},
     files::{self, Ends, Lines},
-    json,
+    json, lenient,
     session::session_id,
 };
 
@@ -29,9 +29,9 @@ impl Reader for Goose {
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let dir = homes.goose_data().join("sessions");
         let path = dir.join("sessions.db");
-        listing.visit(&path, || sessions(&path));
+        listing.visit_parts(&path, |problems| sessions(&path, problems));
         for item in listing.entries(&dir) {
-            if let Some(name) = item.name.strip_suffix(".jsonl").filter(|_| !item.is_dir) {
+            if let Some(name) = item.name.strip_suffix(".jsonl") {
                 listing.visit(&item.path, || Ok(legacy_session(&item.path, name)?.into_iter().collect()));
             }
         }
@@ -65,7 +65,7 @@ impl Reader for Goose {
     }
 }
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "content_json"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
@@ -83,17 +83,23 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "archived_at",
             "parent_session_id",
         ];
-        let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
+        let mut named = Named::default();
+        named.add(connection, &table.select(&columns), |row, native, id| {
+            Ok(session(connection, path, row, native, id))
+        })?;
+        Ok(Ok(named))
     })?;
     let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(found.told(path, problems))
 }
 
-fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let native = database::text(row, 0)?;
-    let id = session_id(&native)?;
+fn session(
+    connection: &Connection,
+    path: &Path,
+    row: &Row<'_>,
+    native: &str,
+    id: SessionId,
+) -> Option<Foreign> {
     let kind = database::text(row, 3).unwrap_or_default();
     // What goose asks a model for itself.
     if kind == "hidden" {
@@ -101,7 +107,7 @@ fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreig
     }
     let created_at = database::instant(row, 5);
     let last = "SELECT max(created_timestamp) FROM messages WHERE session_id = ?1";
-    let said_at = || database::instant_of(connection, last, &native);
+    let said_at = || database::instant_of(connection, last, native);
     let updated_at = database::instant(row, 6).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Goose, id, place, updated_at);
@@ -119,10 +125,10 @@ fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreig
 fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let ends = Ends::of(path, &file, &metadata)?;
+    let ends = Ends::of(path, &file, &metadata, |line| said_at(line).is_some())?;
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
-    let mut is_spoken = false;
+    let (mut is_spoken, mut updated_at) = (false, None);
     for line in ends.head().chain(ends.tail()) {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
         session.cwd = session.cwd.take().or(line.working_dir);
@@ -133,26 +139,40 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             is_spoken = true;
             let at = line.created.as_ref().and_then(json::instant);
             session.created_at = session.created_at.or(at);
-            session.updated_at = at.unwrap_or(session.updated_at);
+            updated_at = at.or(updated_at);
         }
     }
+    session.updated_at = ends.said_at(updated_at, session.updated_at);
     if !is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
     Ok(is_spoken.then_some(session))
 }
 
+/// Tells whether a line can be understood: what somebody said is somebody's.
+fn is_record(line: &[u8]) -> bool {
+    serde_json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.content.is_null())
+}
+
+/// Returns when a line was said, if it is a message that tells it.
+fn said_at(line: &[u8]) -> Option<Timestamp> {
+    let line = serde_json::from_slice::<Line>(line).ok().filter(|line| line.role.is_some())?;
+    json::instant(&line.created?)
+}
+
 /// A line of a file: the first tells of the session, the others are messages.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Line {
+    #[serde(deserialize_with = "lenient::text")]
     working_dir: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     description: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     id: Option<String>,
     role: Option<String>,
     created: Option<Value>,
-    #[serde(default)]
     content: Value,
-    #[serde(default)]
     metadata: Value,
 }
 

@@ -19,6 +19,7 @@ mod gemini;
 mod goose;
 mod homes;
 mod json;
+mod lenient;
 mod live;
 mod openclaw;
 mod opencode;
@@ -52,8 +53,9 @@ pub type Take<'a> = dyn FnMut(Entry) -> ControlFlow<()> + 'a;
 
 /// One agent's way to keep sessions.
 ///
-/// Readers promise: nothing is written, not even beside the files; no link inside an
-/// agent's directory is followed; memory does not grow with the length of a session.
+/// Readers promise: nothing is written, not even beside the files; no link inside the directory
+/// that all sessions are in is followed, and one that hides sessions is told of; memory does not
+/// grow with the length of a session.
 pub trait Reader: Send + Sync {
     fn source(&self) -> Source;
 

@@ -17,7 +17,7 @@ use sess_core::{SessionId, Source, Timestamp};
 use self::{telling::Telling, tree::Tree};
 use crate::{
     Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Table},
+    database::{self, Database, Named, Table},
     files::{self, Lines},
     json,
     session::session_id,
@@ -32,10 +32,17 @@ impl Reader for Openclaw {
 
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let root = homes.openclaw().join("agents");
-        let agents: Vec<_> = listing.entries(&root).into_iter().filter(|item| item.is_dir).collect();
+        let agents = listing.entries(&root).into_iter().filter(|item| item.is_dir);
+        let (links, agents): (Vec<_>, Vec<_>) = agents.partition(|agent| agent.is_link);
+        links.iter().for_each(|link| listing.link(&link.path));
         for agent in &agents {
-            let path = agent.path.join("agent/openclaw-agent.sqlite");
-            listing.visit(&path, || sessions(&path));
+            let dir = agent.path.join("agent");
+            let path = dir.join("openclaw-agent.sqlite");
+            if dir.is_symlink() {
+                listing.link(&dir);
+            } else {
+                listing.visit_parts(&path, |problems| sessions(&path, problems));
+            }
         }
         for agent in &agents {
             legacy::list(&agent.path.join("sessions"), listing);
@@ -183,7 +190,7 @@ fn archived(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<
 
 const ARCHIVES: &str = "session_transcript_archives";
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let wanted: [(_, &[_]); 2] = [
             ("session_windows", &["session_id", "session_key"]),
@@ -203,11 +210,9 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "parent_session_key",
             "spawned_by",
         ];
-        let mut statement = connection.prepare(&windows.select(&columns))?;
-        let mut rows = statement.query([])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let Some(mut session) = window(path, row, &nodes) else { continue };
+        let mut named = Named::default();
+        named.add(connection, &windows.select(&columns), |row, native, id| {
+            let mut session = window(path, row, native, id, &nodes);
             let first = "SELECT event_json, event_zstd FROM transcript_events WHERE session_id = ?1
                 ORDER BY seq LIMIT 1";
             let statement = connection.prepare_cached(first);
@@ -215,16 +220,17 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
                 statement.or_else(|_| connection.prepare_cached(&first.replace("event_zstd", "NULL")))?;
             let header = statement.query_row([session.id.as_str()], |row| Ok(stored_event(row, 0)));
             // A window in which nothing was said yet, or whose transcript is archived.
-            let Some(header) = header.optional()? else { continue };
+            let Some(header) = header.optional()? else { return Ok(None) };
             let header = header.and_then(|event| event.plain(path));
             let header = header.and_then(|line| serde_json::from_slice::<Header>(&line).ok());
             session.cwd = header.and_then(|header| header.cwd).or(session.cwd);
-            found.push(session);
-        }
-        found.extend(archives(connection, path, &nodes)?);
-        Ok(Ok(found))
+            Ok(Some(session))
+        })?;
+        add_archives(&mut named, connection, path, &nodes)?;
+        Ok(Ok(named))
     })?;
-    found.map_err(|table| database::unknown_schema(path, table))
+    let found = found.map_err(|table| database::unknown_schema(path, table))?;
+    Ok(found.told(path, problems))
 }
 
 /// The first event of a transcript.
@@ -289,8 +295,7 @@ fn nodes(connection: &Connection) -> rusqlite::Result<HashMap<String, Node>> {
     Ok(nodes)
 }
 
-fn window(path: &Path, row: &Row<'_>, nodes: &HashMap<String, Node>) -> Option<Foreign> {
-    let native = database::text(row, 0)?;
+fn window(path: &Path, row: &Row<'_>, native: &str, id: SessionId, nodes: &HashMap<String, Node>) -> Foreign {
     let none = Node::default();
     let node = database::text(row, 1).and_then(|key| nodes.get(&key)).unwrap_or(&none);
     let is_current = node.current == native;
@@ -298,7 +303,7 @@ fn window(path: &Path, row: &Row<'_>, nodes: &HashMap<String, Node>) -> Option<F
     let updated_at = node.last_at.filter(|_| is_current).or_else(|| database::instant(row, 3));
     let place = Place { path: path.to_owned(), size_bytes: None };
     let updated_at = updated_at.or(created_at).unwrap_or_default();
-    let mut session = Foreign::new(Source::Openclaw, session_id(&native)?, place, updated_at);
+    let mut session = Foreign::new(Source::Openclaw, id, place, updated_at);
     session.created_at = created_at;
     let own_title = database::filled(row, 4).map(|title| json::title(&title));
     session.title = own_title.filter(|_| !is_current || node.title.is_empty()).unwrap_or(node.title.clone());
@@ -310,26 +315,25 @@ fn window(path: &Path, row: &Row<'_>, nodes: &HashMap<String, Node>) -> Option<F
         session.parent = Some(parent);
         session.name.clone_from(&node.label);
     }
-    Some(session)
+    session
 }
 
 /// Names the transcripts that a reset put away; what somebody deleted stays unnamed.
-fn archives(
+fn add_archives(
+    named: &mut Named,
     connection: &Connection,
     path: &Path,
     nodes: &HashMap<String, Node>,
-) -> rusqlite::Result<Vec<Foreign>> {
+) -> rusqlite::Result<()> {
     let table = Table::of(connection, ARCHIVES)?;
     if !table.has_all(&["session_id", "archive_blob"]) {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let sql = table.select(&["session_id", "session_key", "reason", "published_at"]);
-    let mut statement = connection.prepare(&sql)?;
-    let found = statement.query_map([], |row| {
-        let is_deleted = database::text(row, 2).as_deref() == Some("deleted");
-        let Some(id) = database::text(row, 0).as_deref().and_then(session_id).filter(|_| !is_deleted) else {
+    named.add(connection, &sql, |row, _, id| {
+        if database::text(row, 2).as_deref() == Some("deleted") {
             return Ok(None);
-        };
+        }
         let updated_at = database::instant(row, 3).unwrap_or_default();
         let place = Place { path: path.to_owned(), size_bytes: None };
         let mut session = Foreign::new(Source::Openclaw, id, place, updated_at);
@@ -339,6 +343,5 @@ fn archives(
         }
         session.is_archived = true;
         Ok(Some(session))
-    })?;
-    Ok(found.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+    })
 }

@@ -14,7 +14,7 @@ pub use self::calling::opencode_caller;
 use self::telling::{Message, Part, Revert, Telling};
 use crate::{
     Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Table},
+    database::{self, Database, Named, Table},
     files, json,
     session::session_id,
 };
@@ -29,12 +29,16 @@ impl Reader for Opencode {
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let root = homes.data().join("opencode");
         for path in databases(homes, &root, listing) {
-            listing.visit(&path, || sessions(&path));
+            listing.visit_parts(&path, |problems| sessions(&path, problems));
         }
-        for project in listing.entries(&root.join("storage/session")) {
-            for item in listing.entries(&project.path) {
-                if !item.is_dir && item.name.ends_with(".json") {
-                    listing.visit(&item.path, || legacy_session(&item.path));
+        let storage = listing.entries_below(&root.join("storage")).into_iter();
+        for sessions in storage.filter(|item| item.name == "session") {
+            let projects = listing.entries_below(&sessions.path).into_iter();
+            for project in projects.filter(|item| item.is_dir) {
+                for item in listing.entries_below(&project.path) {
+                    if item.name.ends_with(".json") {
+                        listing.visit(&item.path, || legacy_session(&item.path));
+                    }
                 }
             }
         }
@@ -71,11 +75,18 @@ fn is_legacy(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// Returns the databases that there may be: the one in use first, then those of other channels.
+/// Returns the database that a variable names: then opencode uses no other one.
+fn named_database(homes: &Homes, root: &Path) -> Option<PathBuf> {
+    homes.variable_in("OPENCODE_DB", root)
+}
+
+/// Returns the databases that there may be: the one that is named, or the usual one and those of other channels.
 fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathBuf> {
-    let mut found: Vec<_> = homes.variable_in("OPENCODE_DB", root).into_iter().collect();
-    found.push(root.join("opencode.db"));
-    let channels = listing.entries(root).into_iter().filter(|item| !item.is_dir);
+    if let Some(named) = named_database(homes, root) {
+        return vec![named];
+    }
+    let mut found = vec![root.join("opencode.db")];
+    let channels = listing.entries(root).into_iter();
     found.extend(
         channels
             .filter(|item| item.name.starts_with("opencode-") && item.name.ends_with(".db"))
@@ -84,7 +95,7 @@ fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathB
     found
 }
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let wanted: [(_, &[_]); 2] = [("session", &["id"]), ("message", &["session_id", "data"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
@@ -102,20 +113,20 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
             "time_updated",
             "time_archived",
         ];
-        let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(connection, path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Ok)
+        let mut named = Named::default();
+        named.add(connection, &table.select(&columns), |row, native, id| {
+            Ok(Some(session(connection, path, row, native, id)))
+        })?;
+        Ok(Ok(named))
     })?;
     let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(found.told(path, problems))
 }
 
-fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let native = database::text(row, 0)?;
-    let id = session_id(&native)?;
+fn session(connection: &Connection, path: &Path, row: &Row<'_>, native: &str, id: SessionId) -> Foreign {
     let created_at = database::instant(row, 5);
     let last = "SELECT max(time_created) FROM message WHERE session_id = ?1";
-    let said_at = || database::instant_of(connection, last, &native);
+    let said_at = || database::instant_of(connection, last, native);
     let updated_at = database::instant(row, 6).or(created_at).or_else(said_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
     let mut session = Foreign::new(Source::Opencode, id, place, updated_at);
@@ -125,7 +136,7 @@ fn session(connection: &Connection, path: &Path, row: &Row<'_>) -> Option<Foreig
     session.name = database::filled(row, 4).filter(|_| session.parent.is_some());
     session.created_at = created_at;
     session.is_archived = database::truthy(row, 7);
-    Some(session)
+    session
 }
 
 /// Returns a title, but for those that opencode makes of the time.
@@ -199,9 +210,19 @@ fn legacy_storage(path: &Path) -> Option<&Path> {
 
 /// Returns when the last message was said that has a file.
 fn legacy_said_at(path: &Path, id: &SessionId) -> Option<Timestamp> {
-    let messages = files::entries(&legacy_storage(path)?.join("message").join(id.as_str())).ok()?;
-    let message = legacy_document(&messages.iter().rfind(|item| !item.is_dir)?.path)?;
+    let messages = legacy_entries(legacy_storage(path)?, "message", id.as_str()).ok()?;
+    let message = legacy_document(&messages.last()?.1)?;
     json::instant(message.get("time")?.get("created")?)
+}
+
+/// Returns the documents of a kind that belong to something, by their ids.
+fn legacy_entries(storage: &Path, kind: &str, of: &str) -> Result<Vec<(String, PathBuf)>> {
+    let dir = storage.join(kind);
+    if dir.is_symlink() {
+        return Err(files::linked(&dir));
+    }
+    let items = files::entries_below(&dir.join(of))?.into_iter();
+    Ok(items.filter_map(|it| Some((it.name.strip_suffix(".json")?.to_owned(), it.path))).collect())
 }
 
 fn legacy_document(path: &Path) -> Option<Value> {
@@ -213,14 +234,10 @@ fn read_legacy(session: &Foreign, mut telling: Telling<'_, '_>) -> Result<Told> 
     let Some(storage) = legacy_storage(&session.place.path) else {
         return Err(Error::Gone(session.place.path.clone()));
     };
-    let named = |dir: &Path| -> Result<Vec<(String, PathBuf)>> {
-        let items = files::entries(dir)?.into_iter().filter(|item| !item.is_dir);
-        Ok(items.filter_map(|it| Some((it.name.strip_suffix(".json")?.to_owned(), it.path))).collect())
-    };
-    for (id, path) in named(&storage.join("message").join(session.id.as_str()))? {
+    for (id, path) in legacy_entries(storage, "message", session.id.as_str())? {
         let info = legacy_document(&path);
         let at = info.as_ref().and_then(|info| json::instant(info.get("time")?.get("created")?));
-        let parts = named(&storage.join("part").join(&id))?;
+        let parts = legacy_entries(storage, "part", &id)?;
         let parts = parts.into_iter().map(|(id, path)| Part { id, data: legacy_document(&path) }).collect();
         if telling.message(Message { id, at, info, parts }).is_break() {
             break;

@@ -319,7 +319,10 @@ impl Task<'_> {
         let mut seq = 0;
         let told = read(session, &mut |entry| {
             seq += 1;
-            if let Some(text) = said(&entry) {
+            // What lacks the piece is neither masked nor parted into words: that costs more than reading it.
+            let has_piece =
+                |text: &String| self.in_bytes.as_ref().is_none_or(|piece| piece.is_match(text.as_bytes()));
+            if let Some(text) = said(&entry).filter(has_piece) {
                 let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
                 let text = self.matcher.seen(text);
                 if is_older && self.matcher.find(&text).is_some() {

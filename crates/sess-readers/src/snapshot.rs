@@ -48,6 +48,9 @@ pub struct Manifest {
     /// What the original was like when it was read.
     pub stamp: String,
     pub taken_at: Timestamp,
+    /// How many of its entries the original had no more, or not in these words.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub lost: u64,
     pub chunks: Vec<Chunk>,
 }
 
@@ -133,6 +136,11 @@ impl Manifest {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -208,7 +216,7 @@ pub(crate) fn list(dir: &Path, listing: &mut Listing<'_>) {
     let live = listing.ids();
     for item in listing.entries(&dir.join(listing.source().as_str())) {
         let id = item.name.strip_suffix(".json").and_then(|id| id.parse::<SessionId>().ok());
-        if item.is_dir || id.is_none_or(|id| live.contains(&id)) {
+        if item.is_dir || item.is_link || id.is_none_or(|id| live.contains(&id)) {
             continue;
         }
         listing.visit(&item.path, || Ok(vec![Manifest::load(&item.path)?.foreign(&item.path)]));
@@ -227,7 +235,7 @@ pub fn manifests(dir: &Path) -> Result<Vec<(Source, SessionId, PathBuf)>> {
     for source in Source::ALL {
         for item in files::entries(&dir.join(source.as_str()))? {
             let id = item.name.strip_suffix(".json").and_then(|id| id.parse().ok());
-            found.extend(id.filter(|_| !item.is_dir).map(|id| (source, id, item.path)));
+            found.extend(id.filter(|_| !item.is_dir && !item.is_link).map(|id| (source, id, item.path)));
         }
     }
     Ok(found)

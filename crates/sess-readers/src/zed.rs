@@ -13,7 +13,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Table},
+    database::{self, Named, Table},
     files, json,
     session::session_id,
 };
@@ -29,7 +29,7 @@ impl Reader for Zed {
         let mac = homes.home().join("Library/Application Support/Zed");
         for root in [homes.data().join("zed"), mac] {
             let path = root.join("threads/threads.db");
-            listing.visit(&path, || sessions(&path));
+            listing.visit_parts(&path, |problems| sessions(&path, problems));
         }
     }
 
@@ -77,7 +77,7 @@ impl Reader for Zed {
     }
 }
 
-fn sessions(path: &Path) -> Result<Vec<Foreign>> {
+fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let table = Table::of(connection, "threads")?;
         if !table.has_all(&["id", "data_type", "data"]) {
@@ -85,16 +85,15 @@ fn sessions(path: &Path) -> Result<Vec<Foreign>> {
         }
         let columns =
             ["id", "summary", "updated_at", "created_at", "parent_id", "folder_paths", "folder_paths_order"];
-        let mut statement = connection.prepare(&table.select(&columns))?;
-        let rows = statement.query_map([], |row| Ok(session(path, row)))?;
-        rows.collect::<rusqlite::Result<Vec<_>>>().map(Some)
+        let mut named = Named::default();
+        named.add(connection, &table.select(&columns), |row, _, id| Ok(Some(session(path, row, id))))?;
+        Ok(Some(named))
     })?;
     let found = found.ok_or_else(|| database::unknown_schema(path, "threads"))?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(found.told(path, problems))
 }
 
-fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
-    let id = session_id(&database::text(row, 0)?)?;
+fn session(path: &Path, row: &Row<'_>, id: SessionId) -> Foreign {
     let created_at = database::instant(row, 3);
     let updated_at = database::instant(row, 2).or(created_at).unwrap_or_default();
     let place = Place { path: path.to_owned(), size_bytes: None };
@@ -107,7 +106,7 @@ fn session(path: &Path, row: &Row<'_>) -> Option<Foreign> {
     let order = database::text(row, 6).unwrap_or_default();
     let first = order.split(',').position(|place| place.trim() == "0").unwrap_or(0);
     session.cwd = folders.lines().nth(first).or_else(|| folders.lines().next()).map(str::to_owned);
-    Some(session)
+    session
 }
 
 #[derive(Deserialize)]

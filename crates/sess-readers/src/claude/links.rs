@@ -70,7 +70,8 @@ impl Links {
                 // Fresh as long as nothing is said after it.
                 leaf = places.get(&name(named.get())).copied().or(leaf);
             }
-            let Some(uuid) = link.uuid else { return go_on };
+            // One that is no text tells no record from another.
+            let Some(uuid) = link.uuid.filter(|uuid| uuid.get().starts_with('"')) else { return go_on };
             let Ok(place) = u32::try_from(nodes.len()) else { return Some(ControlFlow::Break(())) };
             if places.contains_key(&name(uuid.get())) {
                 left.insert(start, Left::Repeated);

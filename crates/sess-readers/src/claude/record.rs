@@ -9,47 +9,59 @@ use sess_core::{
     message::{Block, Usage},
 };
 
-use crate::json;
+use crate::{json, lenient};
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct Record<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
+    #[serde(deserialize_with = "lenient::text")]
     pub subtype: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub uuid: Option<String>,
     /// Read by [`Record::message`]: a message of a shape that is not known costs itself.
     #[serde(borrow)]
     message: Option<&'a RawValue>,
-    timestamp: Option<String>,
+    #[serde(rename = "timestamp", deserialize_with = "lenient::instant")]
+    pub at: Option<Timestamp>,
+    #[serde(deserialize_with = "lenient::text")]
     pub cwd: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub git_branch: Option<String>,
     /// Where the session went on, in another worktree.
+    #[serde(deserialize_with = "lenient::text")]
     pub relocated_cwd: Option<String>,
-    #[serde(default)]
+    #[serde(deserialize_with = "lenient::flag")]
     is_meta: bool,
-    #[serde(default)]
+    #[serde(deserialize_with = "lenient::flag")]
     is_visible_in_transcript_only: bool,
-    #[serde(default)]
+    #[serde(deserialize_with = "lenient::flag")]
     pub is_compact_summary: bool,
     #[serde(borrow)]
     tool_use_result: Option<&'a RawValue>,
     #[serde(borrow)]
     attachment: Option<&'a RawValue>,
+    #[serde(deserialize_with = "lenient::text")]
     custom_title: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     ai_title: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     last_prompt: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     summary: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Message {
+    #[serde(deserialize_with = "lenient::text")]
     pub id: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub model: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub stop_reason: Option<String>,
-    #[serde(default)]
     usage: Value,
-    #[serde(default)]
     pub content: Value,
 }
 
@@ -86,8 +98,9 @@ pub(super) fn is_known(kind: &str) -> bool {
 }
 
 impl Record<'_> {
-    pub(super) fn at(&self) -> Option<Timestamp> {
-        self.timestamp.as_deref().and_then(json::rfc3339)
+    /// Tells whether it says what it is, if it is anything that somebody said.
+    pub(super) fn is_of_a_kind(&self) -> bool {
+        !self.kind.is_empty() || self.message.is_none()
     }
 
     pub(super) fn is_message(&self) -> bool {

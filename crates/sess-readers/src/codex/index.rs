@@ -71,20 +71,23 @@ impl Index {
     fn add_threads(&mut self, path: &Path) -> crate::Result<()> {
         // Older releases keep the names in the other file.
         let has_names = !self.threads.is_empty();
-        let (threads, edges, is_known) = database::look(path, |connection| {
+        let (threads, edges, is_known, lost) = database::look(path, |connection| {
             let table = Table::of(connection, "threads")?;
             // One that was just made has nothing yet.
             let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)";
             let is_known = table.has("id") && (has_names || table.has("name"))
                 || connection.query_row(is_empty, (), |row| row.get(0))?;
             let columns = ["id", "name", "preview", "first_user_message", "rollout_path", "agent_nickname"];
-            let mut threads = Vec::new();
+            let (mut threads, mut lost) = (Vec::new(), 0);
             if table.has("id") {
                 let mut statement = connection.prepare(&table.select(&columns))?;
                 let mut rows = statement.query(())?;
                 while let Some(row) = rows.next()? {
                     let text = |at: usize| database::text(row, at).filter(|text| !text.is_empty());
-                    let Some(id) = text(0) else { continue };
+                    let Some(id) = text(0) else {
+                        lost += 1;
+                        continue;
+                    };
                     let preview = text(2).or_else(|| text(3));
                     let rollout = text(4).and_then(|path| path.rsplit(['/', '\\']).next().map(str::to_owned));
                     threads.push((id, text(1), preview, rollout, text(5)));
@@ -100,7 +103,7 @@ impl Index {
                     edges.extend(database::text(row, 0).zip(database::text(row, 1)));
                 }
             }
-            Ok((threads, edges, is_known))
+            Ok((threads, edges, is_known, lost))
         })?;
         for (id, name, preview, rollout, nickname) in threads {
             let thread = self.threads.entry(id).or_default();
@@ -110,7 +113,14 @@ impl Index {
         for (child, parent) in edges {
             self.threads.entry(child).or_default().parent = Some(parent);
         }
-        if is_known { Ok(()) } else { Err(database::unknown_schema(path, "threads")) }
+        if !is_known {
+            return Err(database::unknown_schema(path, "threads"));
+        }
+        if lost > 0 {
+            let what = format!("{lost} row(s) of its table `threads` have no id");
+            return Err(Error::Format { path: path.to_owned(), what });
+        }
+        Ok(())
     }
 
     /// Returns the name of the file that a thread goes on in.

@@ -7,12 +7,14 @@ use serde_json::{Value, value::RawValue};
 use sess_core::Timestamp;
 
 use super::titled;
-use crate::{Foreign, json, session::session_id};
+use crate::{Foreign, json, lenient, session::session_id};
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Line<'a> {
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(default)]
+    #[serde(rename = "timestamp", deserialize_with = "lenient::instant")]
+    pub at: Option<Timestamp>,
+    #[serde(deserialize_with = "lenient::count")]
     pub ordinal: Option<u64>,
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
@@ -20,13 +22,22 @@ pub(super) struct Line<'a> {
     payload: Option<&'a RawValue>,
 }
 
+/// Tells whether records of a kind carry something that a transcript may show.
+pub(super) fn has_payload(kind: &str) -> bool {
+    matches!(kind, "event_msg" | "response_item" | "turn_context" | "compacted" | "inter_agent_communication")
+}
+
 /// What tells one payload from another.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Gist<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
+    #[serde(deserialize_with = "lenient::text")]
     pub call_id: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub id: Option<String>,
+    #[serde(deserialize_with = "lenient::count")]
     pub num_turns: Option<u64>,
     #[serde(borrow)]
     pub item: Option<ItemGist<'a>>,
@@ -39,8 +50,13 @@ pub(super) struct ItemGist<'a> {
 }
 
 impl Line<'_> {
-    pub(super) fn at(&self) -> Option<Timestamp> {
-        self.timestamp.as_deref().and_then(json::rfc3339)
+    /// Tells whether it says what it is; those that are known here say it of their payload, too.
+    pub(super) fn is_of_a_kind(&self) -> bool {
+        match &*self.kind {
+            "" => self.payload.is_none(),
+            "event_msg" | "response_item" => self.gist().is_some_and(|gist| !gist.kind.is_empty()),
+            kind => kind != "session_meta" && !has_payload(kind) || self.gist().is_some(),
+        }
     }
 
     pub(super) fn payload(&self) -> Option<Value> {
@@ -48,7 +64,8 @@ impl Line<'_> {
     }
 
     pub(super) fn gist(&self) -> Option<Gist<'_>> {
-        serde_json::from_str(self.payload?.get()).ok()
+        let payload = self.payload?.get();
+        serde_json::from_str(payload).ok().filter(|_| payload.starts_with('{'))
     }
 
     pub(super) fn meta(&self) -> Option<Meta> {

@@ -1,6 +1,9 @@
 //! The files that threads are kept in, and what their names say.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::files::{self, Item};
 
@@ -30,6 +33,11 @@ impl Rollout {
         })
     }
 
+    /// Tells whether it can be read: a link or a directory may stand at its place.
+    pub(super) fn is_file(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file())
+    }
+
     /// Tells whether this is the file of that name, compressed or not.
     pub(super) fn is_called(&self, name: &str) -> bool {
         let own = self.path.file_name().and_then(|own| own.to_str()).unwrap_or_default();
@@ -37,7 +45,7 @@ impl Rollout {
     }
 }
 
-/// Hands over the rollouts below a directory.
+/// Hands over what is named as a rollout below a directory. `entries` is asked for what is in it, and in those inside.
 pub(super) fn each(entries: &mut dyn FnMut(&Path) -> Vec<Item>, dir: &Path, give: &mut dyn FnMut(Rollout)) {
     // Years, months and days: deeper there is nothing of Codex.
     fn below(
@@ -47,10 +55,12 @@ pub(super) fn each(entries: &mut dyn FnMut(&Path) -> Vec<Item>, dir: &Path, give
         give: &mut dyn FnMut(Rollout),
     ) {
         for item in entries(dir) {
-            if item.is_dir && depth > 0 {
+            // Other links than those at the place of a day or the like lead to nothing of Codex.
+            let is_date = !item.is_link || item.name.bytes().all(|byte| byte.is_ascii_digit());
+            if let Some(rollout) = Rollout::at(&item.path) {
+                give(rollout);
+            } else if item.is_dir && is_date && depth > 0 {
                 below(entries, &item.path, depth - 1, give);
-            } else if !item.is_dir {
-                Rollout::at(&item.path).into_iter().for_each(&mut *give);
             }
         }
     }
@@ -63,9 +73,14 @@ pub(super) fn find(beside: &Path, id: &str) -> Option<Rollout> {
     let root = beside.ancestors().find(is_store)?.parent()?;
     let mut found: Option<Rollout> = None;
     for dir in ["sessions", "archived_sessions"] {
-        each(&mut |dir| files::entries(dir).unwrap_or_default(), &root.join(dir), &mut |rollout| {
+        let top = root.join(dir);
+        let mut entries = |dir: &Path| {
+            let found = if dir == top { files::entries(dir) } else { files::entries_below(dir) };
+            found.unwrap_or_default()
+        };
+        each(&mut entries, &top, &mut |rollout| {
             let is_better = found.as_ref().is_none_or(|found| found.is_compressed && !rollout.is_compressed);
-            if rollout.id == id && is_better {
+            if rollout.id == id && is_better && rollout.is_file() {
                 found = Some(rollout);
             }
         });

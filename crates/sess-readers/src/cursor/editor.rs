@@ -25,7 +25,14 @@ struct Composer(Value);
 
 impl Composer {
     fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok().map(Self)
+        serde_json::from_str(text).ok().filter(Value::is_object).map(Self)
+    }
+
+    /// Tells whether nobody said anything, which is not so where something else stands at the place of what was said.
+    fn is_empty(&self) -> bool {
+        let lists =
+            ["fullConversationHeadersOnly", "conversation"].iter().filter_map(|name| self.0.get(name));
+        lists.into_iter().all(|list| list.is_null() || list.as_array().is_some_and(Vec::is_empty))
     }
 
     /// Tells whether it is the one that was looked for: an index may be damaged.
@@ -66,31 +73,34 @@ pub(super) fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Fo
         let (mut sessions, mut damaged) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
             let key = database::text(row, 0).unwrap_or_default();
-            let Some(id) = key.strip_prefix(COMPOSER).and_then(|id| id.parse().ok()) else { continue };
+            let id = key.strip_prefix(COMPOSER).unwrap_or_default();
             let value = database::text(row, 1).unwrap_or_default();
-            let Some(composer) = Composer::parse(&value) else {
-                // One that was deleted may leave its key.
-                if !value.is_empty() {
-                    damaged.push(id);
-                }
-                continue;
-            };
-            if !composer.is_of(&id) {
+            // One that was deleted may leave its key.
+            if matches!(&*value, "" | "null") {
                 continue;
             }
-            sessions.extend(session(connection, path, id, &composer, changed_at)?);
+            let composer = id.parse().ok().zip(Composer::parse(&value));
+            let Some((session_id, composer)) = composer.filter(|(id, composer)| composer.is_of(id)) else {
+                damaged.push(id.to_owned());
+                continue;
+            };
+            match session(connection, path, session_id, &composer, changed_at)? {
+                Some(session) => sessions.push(session),
+                None if composer.is_empty() => {}
+                None => damaged.push(id.to_owned()),
+            }
         }
         Ok(Some((sessions, damaged)))
     })?;
     let (sessions, damaged) = found.ok_or_else(|| database::unknown_schema(path, TABLE))?;
-    problems.extend(left_out(path, &damaged));
+    problems.extend(left_out(path, &damaged).or_else(|| database::shifted(path)));
     Ok(sessions)
 }
 
 /// Says which conversations are damaged, the first few by their ids.
-fn left_out(path: &Path, damaged: &[SessionId]) -> Option<String> {
+fn left_out(path: &Path, damaged: &[String]) -> Option<String> {
     const NAMED_MAX: usize = 5;
-    let ids: Vec<&str> = damaged.iter().map(SessionId::as_str).collect();
+    let ids: Vec<&str> = damaged.iter().map(String::as_str).collect();
     (!damaged.is_empty()).then(|| {
         let (count, path, named) = (damaged.len(), path.display(), first_of(&ids, NAMED_MAX));
         format!("{count} conversation(s) in {path} cannot be read and are left out: {named}")

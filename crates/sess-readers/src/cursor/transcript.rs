@@ -12,7 +12,7 @@ use sess_core::{
 use crate::{
     Entry, Foreign, Listing, Place, Result, Take, Told,
     files::{self, Ends, Lines},
-    json,
+    json, lenient,
     session::session_id,
 };
 
@@ -36,11 +36,12 @@ pub(super) fn list(dir: &Path, parent: Option<&str>, listing: &mut Listing<'_>) 
 
 fn below(dir: &Path, parent: Option<&str>, depth: usize, listing: &mut Listing<'_>) {
     for item in listing.entries_below(dir) {
-        if item.is_dir && depth > 0 {
+        let transcript = item.name.strip_suffix(".jsonl");
+        if item.is_dir && transcript.is_none() && depth > 0 {
             let above = dir.file_name().and_then(|name| name.to_str());
             let parent = if item.name == "subagents" { above } else { parent };
             below(&item.path, parent, depth - 1, listing);
-        } else if let Some(name) = item.name.strip_suffix(".jsonl").filter(|_| !item.is_dir) {
+        } else if let Some(name) = transcript {
             listing.visit(&item.path, || {
                 let mut found = session(&item.path, name)?;
                 if let Some(session) = &mut found {
@@ -67,7 +68,7 @@ fn plain_parts(name: &str) -> impl Iterator<Item = &str> {
 #[derive(Deserialize)]
 struct Line {
     role: Option<String>,
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default, deserialize_with = "lenient::text")]
     kind: Option<String>,
     #[serde(default)]
     message: Value,
@@ -92,10 +93,15 @@ impl Line {
     }
 }
 
+/// Tells whether a line can be understood: what somebody said is somebody's.
+fn is_record(line: &[u8]) -> bool {
+    serde_json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.message.is_null())
+}
+
 fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let ends = Ends::of(path, &file, &metadata)?;
+    let ends = Ends::of(path, &file, &metadata, |_| true)?;
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Cursor, id, place, files::modified(&metadata));
     let mut is_spoken = false;
@@ -111,7 +117,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
         }
     }
     if !is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
     Ok(is_spoken.then_some(session))
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use sess_core::{SessionId, Source, Timestamp};
 
@@ -11,7 +11,7 @@ use super::Children;
 use crate::{
     Foreign, Listing, Place, Result,
     files::{self, Ends},
-    json,
+    json, lenient,
     session::session_id,
 };
 
@@ -19,13 +19,21 @@ use crate::{
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Known {
+    #[serde(deserialize_with = "lenient::text")]
     session_id: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub label: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     display_name: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     subject: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     auto_label: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     spawned_by: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub spawned_cwd: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub exec_cwd: Option<String>,
     archived_at: Option<Value>,
 }
@@ -49,10 +57,7 @@ fn known(dir: &Path) -> HashMap<String, Known> {
 /// Names the sessions of one directory.
 pub(super) fn list(dir: &Path, listing: &mut Listing<'_>) {
     let mut has_files = false;
-    for item in listing.entries(dir) {
-        if item.is_dir {
-            continue;
-        }
+    for item in listing.entries_below(dir) {
         // `<id>.jsonl` is in use; `<id>.jsonl.reset.<time>` was, and may be compressed.
         let Some((name, rest)) = item.name.split_once(".jsonl") else { continue };
         let is_archived = rest.starts_with(".reset.") && !rest.ends_with(".bak");
@@ -91,12 +96,27 @@ pub(super) fn children(path: &Path) -> Children {
     spawned.filter_map(|(key, it)| Some((key, session_id(it.session_id.as_deref()?)?))).collect()
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Line {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: String,
+    #[serde(deserialize_with = "lenient::text")]
     cwd: Option<String>,
-    timestamp: Option<Value>,
+    #[serde(rename = "timestamp", deserialize_with = "lenient::instant")]
+    at: Option<Timestamp>,
+    message: Option<IgnoredAny>,
+}
+
+/// Tells whether a line can be understood, be it of a kind that is known here or not.
+fn is_record(line: &[u8]) -> bool {
+    serde_json::from_slice::<Line>(line).is_ok_and(|line| !line.kind.is_empty() || line.message.is_none())
+}
+
+/// Tells whether a line says when something was said.
+fn is_dated(line: &[u8]) -> bool {
+    let line = serde_json::from_slice::<Line>(line);
+    line.is_ok_and(|line| line.kind == "message" && line.at.is_some())
 }
 
 /// Names a session by the ends of its file; nothing when nobody said anything in it.
@@ -106,26 +126,22 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
     session.is_archived = is_archived;
-    let mut is_spoken = false;
+    let (mut is_spoken, mut updated_at) = (false, None);
     let see = |line: &[u8]| {
         let Ok(line) = serde_json::from_slice::<Line>(line) else { return };
-        let at: Option<Timestamp> = line.timestamp.as_ref().and_then(json::instant);
-        session.created_at = session.created_at.or(at);
+        session.created_at = session.created_at.or(line.at);
         if line.kind == "session" {
             session.cwd = line.cwd;
         } else if line.kind == "message" {
             is_spoken = true;
-            session.updated_at = at.unwrap_or(session.updated_at);
+            updated_at = line.at.or(updated_at);
         }
     };
-    let ends = Ends::of_any(path, file, &metadata)?;
+    let ends = Ends::of_any(path, file, &metadata, is_dated)?;
     ends.head().chain(ends.tail()).for_each(see);
     if !is_spoken {
-        ends.check(path)?;
+        ends.check(path, is_record)?;
     }
-    if !ends.is_whole() && files::is_compressed(path) {
-        // Its end cannot be had without all of it.
-        session.updated_at = files::modified(&metadata);
-    }
+    session.updated_at = ends.said_at(updated_at, session.updated_at);
     Ok(is_spoken.then_some(session))
 }

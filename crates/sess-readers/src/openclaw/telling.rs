@@ -10,13 +10,14 @@ use sess_core::{
 };
 
 use super::Children;
-use crate::{Entry, Take, json};
+use crate::{Entry, Take, json, lenient};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
     #[serde(rename = "type", default)]
     kind: String,
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     timestamp: Option<Value>,
     #[serde(default)]
@@ -25,7 +26,7 @@ struct Event {
     summary: Value,
     #[serde(default)]
     content: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::flag")]
     display: bool,
 }
 

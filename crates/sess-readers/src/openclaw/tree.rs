@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::session::{name, on_way_to_root};
+use crate::{
+    lenient,
+    session::{name, on_way_to_root},
+};
 
 /// The tree that the events of one transcript form: a few dozen bytes an event.
 #[derive(Default)]
@@ -18,12 +21,14 @@ pub(super) struct Tree {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Link {
-    #[serde(rename = "type")]
-    kind: Option<String>,
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     /// Null for the first one; oldest versions have none at all.
     #[serde(default = "absent")]
     parent_id: Value,
+    #[serde(default, deserialize_with = "lenient::text")]
     target_id: Option<String>,
 }
 
@@ -35,7 +40,7 @@ impl Tree {
     /// Adds an event; none when it cannot be read.
     pub(super) fn add(&mut self, line: &[u8]) -> Option<()> {
         let link: Link = serde_json::from_slice(line).ok()?;
-        let kind = link.kind.as_deref().unwrap_or_default();
+        let kind = &*link.kind;
         let Some(id) = link.id.filter(|_| kind != "session") else { return Some(()) };
         let by_name = |id: &str| self.places.get(&name(id)).copied();
         let place = u32::try_from(self.parents.len()).ok()?;

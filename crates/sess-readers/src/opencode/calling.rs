@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use sess_core::SessionId;
 
-use super::object;
+use super::{named_database, object};
 use crate::{Homes, Result, database, session::session_id};
 
 /// How many of the newest notes are looked at: many sessions may be at work.
@@ -21,13 +21,8 @@ const NOTES_MAX: i64 = 200;
 /// at the same moment cannot be told apart, and then it is neither.
 pub fn opencode_caller(homes: &Homes, tool: &str, arguments: &Value) -> Option<SessionId> {
     let root = homes.data().join("opencode");
-    let named = homes.variable_in("OPENCODE_DB", &root);
-    let mut callers: Vec<SessionId> = Vec::new();
-    for path in named.into_iter().chain([root.join("opencode.db")]) {
-        callers.extend(callers_in(&path, tool, arguments).unwrap_or_default());
-    }
-    callers.dedup();
-    match callers.as_slice() {
+    let path = named_database(homes, &root).unwrap_or_else(|| root.join("opencode.db"));
+    match callers_in(&path, tool, arguments).unwrap_or_default().as_slice() {
         [caller] => Some(caller.clone()),
         _ => None,
     }

@@ -122,7 +122,7 @@ fn a_record_that_stands_twice_in_a_file_is_one() {
 
 #[test]
 fn all_of_a_file_knows_the_title_that_its_ends_do_not() {
-    let filler = |from: u32| (from..from + 30).map(|id| said(id, None, "system", &"x".repeat(9_000)));
+    let filler = |from: u32| (from..from + 30).map(|id| said(id, None, "assistant", &"x".repeat(9_000)));
     let title = json!({"type": "custom-title", "sessionId": ID, "customTitle": "Named"});
     let more: Vec<Value> = filler(2).chain([title]).chain(filler(32)).collect();
     let home = home(&more);

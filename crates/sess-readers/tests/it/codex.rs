@@ -318,6 +318,8 @@ fn an_index_of_an_unknown_shape_and_one_that_is_a_link_are_told_of_once() {
     check(&|state| run(state, "DROP TABLE threads"), unknown);
     check(&|state| run(state, "ALTER TABLE threads RENAME COLUMN name TO label"), unknown);
     check(&|state| run(state, "ALTER TABLE threads RENAME COLUMN id TO thread_id"), unknown);
+    let lost = "UPDATE threads SET id = '' WHERE rowid = (SELECT min(rowid) FROM threads)";
+    check(&|state| run(state, lost), "state_5.sqlite is not in a format that is known here: 1 row(s) of its");
     let link = |path: &Path| {
         let elsewhere = path.with_extension("elsewhere");
         fs::rename(path, &elsewhere).expect("moved");

@@ -54,7 +54,8 @@ fn tools_thoughts_and_images_of_the_editor_come_in_order_and_a_lost_message_is_c
     ];
     store(temp.path(), &rows);
     let (sessions, problems) = list(temp.path());
-    assert_eq!((sessions.len(), problems.len()), (1, 0));
+    assert_eq!(sessions.len(), 1);
+    assert!(problems.len() == 1 && problems[0].ends_with("are left out: broken"), "{problems:?}");
     assert_eq!((&*sessions[0].title, sessions[0].cwd.as_deref()), ("why?", Some("/w s")));
     assert!(sessions[0].is_archived);
     assert_eq!(words(&sessions[0]), "why? other hm so grep hit");
@@ -99,15 +100,23 @@ fn sub_agents_are_children_and_what_the_host_put_into_a_prompt_is_hidden() {
 }
 
 #[test]
-fn a_conversation_that_is_cut_is_left_out_and_named_each_time() {
+fn conversations_that_cannot_be_read_are_left_out_and_named_each_time() {
     let temp = tempfile::tempdir().expect("a directory");
     let whole = json!({"composerId": "c", "conversation": [{"type": 1, "text": "why?"}]});
     store(temp.path(), &[("composerData:c", whole)]);
     let path = temp.path().join(".config/Cursor/User/globalStorage/state.vscdb");
     let database = Connection::open(path).expect("opened");
-    for (key, value) in
-        [("cut", Some("{\"composerId\": \"cut\", \"convers")), ("deleted", None), ("empty", Some(""))]
-    {
+    let rows = [
+        ("cut", Some("{\"composerId\": \"cut\", \"convers")),
+        ("deleted", None),
+        ("empty", Some("")),
+        ("nothing", Some("null")),
+        ("fresh", Some("{\"conversation\": [], \"fullConversationHeadersOnly\": null}")),
+        ("headers", Some("{\"fullConversationHeadersOnly\": {\"x\": 1}}")),
+        ("no id!", Some("{}")),
+        ("other", Some("{\"composerId\": \"another\"}")),
+    ];
+    for (key, value) in rows {
         let key = format!("composerData:{key}");
         database.execute("INSERT INTO cursorDiskKV VALUES (?1, ?2)", (key, value)).expect("written");
     }
@@ -117,7 +126,8 @@ fn a_conversation_that_is_cut_is_left_out_and_named_each_time() {
         let look = catalogue.look(&homes(temp.path()), None);
         let problems: Vec<String> = look.problems.into_iter().map(|problem| problem.what).collect();
         assert_eq!((look.sessions.len(), problems.len()), (1, 1), "{problems:?}");
-        assert!(problems[0].starts_with("1 conversation(s) in "), "{problems:?}");
-        assert!(problems[0].ends_with("state.vscdb cannot be read and are left out: cut"), "{problems:?}");
+        assert!(problems[0].starts_with("4 conversation(s) in "), "{problems:?}");
+        let left_out = "state.vscdb cannot be read and are left out: cut, headers, no id!, other";
+        assert!(problems[0].ends_with(left_out), "{problems:?}");
     }
 }

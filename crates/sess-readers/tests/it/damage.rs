@@ -6,10 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::{Value, json};
 use sess_core::Timestamp;
 use sess_readers::{Entry, Foreign, Told};
 
-use crate::homes::{copy, files, list, sample, told, written};
+use crate::homes::{copy, files, list, messages, sample, told, touch, written};
 
 /// A session that has a file of its own.
 struct Case {
@@ -210,6 +211,149 @@ fn a_file_whose_lines_are_damaged_but_for_its_header_is_left_out_and_told_of() {
     });
 }
 
+/// Returns a record with another value in a field that it has; `a.b` is a field of a field.
+fn with(mut record: Value, field: &str, value: &Value) -> Value {
+    let pointer = format!("/{}", field.replace('.', "/"));
+    if let Some(place) = record.pointer_mut(&pointer) {
+        *place = value.clone();
+    }
+    record
+}
+
+/// Values of types that few fields have.
+fn odd_values() -> [Value; 4] {
+    [Value::Null, json!(7), json!({"x": 1}), json!([[]])]
+}
+
+impl Copy {
+    /// Writes the file with another value in a field of all of its records.
+    fn write_with(&self, field: &str, value: &Value) {
+        let records = self.lines().into_iter().map(|line| serde_json::from_slice(line).expect("a record"));
+        let lines: String = records.map(|record| format!("{}\n", with(record, field, value))).collect();
+        fs::write(&self.path, lines).expect("written");
+    }
+}
+
+#[test]
+fn a_field_of_another_type_that_only_decorates_a_record_costs_nothing_else() {
+    let decoration: [&[&str]; 4] = [
+        &[
+            "timestamp",
+            "cwd",
+            "gitBranch",
+            "uuid",
+            "parentUuid",
+            "isMeta",
+            "isSidechain",
+            "isCompactSummary",
+            "sessionId",
+            "customTitle",
+            "message.id",
+            "message.model",
+            "message.stop_reason",
+            "message.usage",
+        ],
+        &["timestamp", "ordinal", "payload.timestamp", "payload.cwd", "payload.git", "payload.num_turns"],
+        &["timestamp", "startTime", "lastUpdated", "projectHash", "tokens", "model"],
+        &["type"],
+    ];
+    for (case, fields) in LINES.iter().zip(decoration) {
+        let copy = case.copy();
+        let before = copy.whole().0.len();
+        for field in fields {
+            for value in odd_values() {
+                copy.write_with(field, &value);
+                let session = copy.look().unwrap_or_else(|| panic!("{field} {value} costs {}", case.id));
+                assert_eq!(session.id.as_str(), case.id, "{field} {value}");
+                let (read, counts) = told(&session);
+                // What was for the model alone is a prompt without a mark of that.
+                assert!(read.len() >= before && counts.bad == 0, "{field} {value}: {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_whose_id_is_no_text_goes_by_the_name_of_its_file() {
+    for case in [&LINES[2], &DOCUMENTS[0]] {
+        let copy = case.copy();
+        let before = copy.whole().0.len();
+        for value in odd_values() {
+            let text = String::from_utf8(copy.content.clone()).expect("text");
+            let id = format!("\"{}\"", case.id);
+            let session = copy.write(text.replace(&id, &value.to_string()).as_bytes()).expect("listed");
+            assert!(case.id.starts_with(session.id.as_str()), "{}", session.id);
+            assert_eq!(told(&session).0.len(), before, "{value}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_may_be_a_number() {
+    for case in &LINES[..3] {
+        let copy = case.copy();
+        for number in [1_794_301_200_i64, 1_794_301_200_000] {
+            copy.write_with("timestamp", &json!(number));
+            let session = copy.look().expect("listed");
+            assert_eq!(session.updated_at.to_string(), "2026-11-10T09:00:00Z", "{}", case.agent);
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_records_cannot_be_understood_is_left_out_and_told_of() {
+    let kinds: [&[&str]; 4] = [&["type"], &["type", "payload", "payload.type"], &["type"], &["role"]];
+    let is_told = |copy: &Copy, end: &str| {
+        let (_, problems) = list(copy.home.path());
+        let others = ids(copy.home.path());
+        assert_eq!((&others, problems.len()), (&copy.others, 1), "{}: {problems:?}", copy.agent);
+        let path = copy.path.to_string_lossy();
+        assert!(problems[0].contains(&*path) && problems[0].contains(end), "{problems:?}");
+    };
+    for (case, fields) in LINES.iter().zip(kinds) {
+        let copy = case.copy();
+        for field in fields {
+            for value in odd_values() {
+                copy.write_with(field, &value);
+                is_told(&copy, "record");
+            }
+        }
+        // It is whole, though its line has no end.
+        fs::write(&copy.path, r#"{"type":7,"id":7,"role":7,"message":{}}"#).expect("written");
+        is_told(&copy, "no line of it is a record");
+    }
+    for (agent, path, header) in LEGACY {
+        let home = copy(agent);
+        let others = ids(home.path());
+        fs::create_dir_all(home.path().join(path).parent().expect("a directory")).expect("made");
+        for value in odd_values() {
+            let said = json!({"type": value, "role": value, "message": {"role": "user"}, "content": []});
+            fs::write(home.path().join(path), format!("{header}\n{said}\n")).expect("written");
+            let (_, problems) = list(home.path());
+            assert_eq!((ids(home.path()), problems.len()), (others.clone(), 1), "{value}: {problems:?}");
+            assert!(problems[0].contains("some of its lines are no records"), "{problems:?}");
+        }
+    }
+    for case in &DOCUMENTS {
+        let copy = case.copy();
+        let document: Value = serde_json::from_slice(&copy.content).expect("a document");
+        for value in odd_values() {
+            let mut damaged = vec![with(document.clone(), "messages", &value)];
+            if case.agent == "gemini-cli" {
+                let messages = document["messages"].as_array().expect("messages").iter();
+                let messages: Value = messages.map(|it| with(it.clone(), "type", &value)).collect();
+                damaged.push(with(document.clone(), "messages", &messages));
+            } else if value.is_array() {
+                continue;
+            }
+            for document in damaged {
+                fs::write(&copy.path, document.to_string()).expect("written");
+                is_told(&copy, "before anything that was said");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_no_document_is_left_out_and_told_of() {
     for case in &DOCUMENTS {
@@ -325,6 +469,58 @@ fn a_line_of_three_megabytes_is_a_message_like_others() {
 }
 
 #[test]
+fn a_long_line_at_its_end_does_not_hide_when_a_session_went_on_nor_what_it_is_called() {
+    const EARLY: &str = "2026-11-10T09:00:00Z";
+    const LATE: &str = "2026-11-12T10:30:00Z";
+    let said = |agent: &str, at: &str, text: &str| match agent {
+        "claude-code" => {
+            json!({"type": "user", "timestamp": at, "message": {"role": "user", "content": text}})
+        }
+        "codex" => {
+            json!({"type": "event_msg", "timestamp": at, "payload": {"type": "user_message", "message": text}})
+        }
+        _ => json!({"id": text.len().to_string(), "timestamp": at, "type": "user", "content": text}),
+    };
+    for case in LINES.iter().filter(|case| case.agent != "cursor") {
+        let copy = case.copy();
+        let filler = format!("{}\n", said(case.agent, EARLY, &"f".repeat(1_000))).repeat(10_000);
+        let title = match case.agent {
+            "claude-code" => json!({"type": "custom-title", "customTitle": "Late"}),
+            _ => json!({"$set": {"summary": "Late"}}),
+        };
+        let listed = |end: &str| {
+            let content = [&copy.content[..], filler.as_bytes(), end.as_bytes()].concat();
+            fs::write(&copy.path, content).expect("written");
+            touch(copy.home.path());
+            copy.look().expect("listed")
+        };
+        for len in [1_000, 70_000, 130_800, 3 << 20] {
+            let long = said(case.agent, LATE, &"x".repeat(len));
+            // Half a line behind it, and a record without a time.
+            let session = listed(&format!("{title}\n{long}\n{{\"type\":\"mode\"}}\n{{\"type\":"));
+            assert_eq!(session.updated_at.to_string(), LATE, "{} {len}", case.agent);
+            if case.agent != "codex" {
+                assert_eq!(session.title, "Late", "{} {len}", case.agent);
+            }
+        }
+        // One that is longer than what is looked at leaves the time of the file.
+        let session = listed(&format!("{}\n", said(case.agent, LATE, &"x".repeat(9 << 20))));
+        assert_eq!(Some(session.updated_at), session.changed_at(), "{}", case.agent);
+    }
+}
+
+#[test]
+fn what_says_no_time_after_the_last_message_does_not_make_a_session_new() {
+    let case = LINES.iter().find(|case| case.agent == "claude-code").expect("it has lines");
+    let copy = case.copy();
+    let before = copy.look().expect("listed").updated_at;
+    let silent = format!("{}\n", json!({"type": "progress", "data": "p".repeat(1_000)})).repeat(200);
+    fs::write(&copy.path, [&copy.content[..], silent.as_bytes()].concat()).expect("written");
+    touch(copy.home.path());
+    assert_eq!(copy.look().expect("listed").updated_at, before, "all of it was seen");
+}
+
+#[test]
 fn the_same_session_in_two_files_is_listed_once() {
     for case in LINES.iter().chain(&DOCUMENTS) {
         let copy = case.copy();
@@ -369,27 +565,136 @@ fn times_that_are_missing_or_in_the_future_do_not_keep_a_session_from_being_read
     }
 }
 
+/// Puts a link at the place of a file or directory.
+fn link(path: &Path) -> tempfile::TempDir {
+    let outside = tempfile::tempdir().expect("a directory");
+    let target = outside.path().join("target");
+    fs::rename(path, &target).expect("moved");
+    symlink(&target, path).expect("linked");
+    outside
+}
+
+/// Checks that a session is not listed, and that one problem says why of the path.
+#[track_caller]
+fn check_told(home: &Path, id: &str, path: &Path, why: &str) {
+    let (_, problems) = list(home);
+    assert!(!ids(home).contains(&id.to_owned()), "{id}");
+    let told = format!("{} cannot be read: {why}; what is in it is left out", path.display());
+    assert_eq!(problems, [told]);
+}
+
+const LINKED: &str = "it is a link, and links are not followed";
+
 #[test]
-fn links_out_of_the_tree_are_not_followed() {
+fn links_out_of_the_tree_are_not_followed_and_told_of() {
     for case in LINES.iter().chain(&DOCUMENTS) {
         let copy = case.copy();
-        let outside = tempfile::tempdir().expect("a directory");
-        let target = outside.path().join("file");
-        fs::rename(&copy.path, &target).expect("moved");
-        symlink(&target, &copy.path).expect("linked");
-        assert_eq!(copy.look().map(|session| session.id), None, "{}", case.agent);
-        // Nor is a directory that is a link, but for the one that all sessions are in.
-        if case.agent == "amp" {
-            continue;
+        let _outside = link(&copy.path);
+        check_told(copy.home.path(), case.id, &copy.path, LINKED);
+        // Nor are directories that are links, but for the one that all sessions are in.
+        let depth = match case.agent {
+            "claude-code" => 1,
+            "codex" => 3,
+            "gemini-cli" => 2,
+            "cursor" => 3,
+            _ => 0,
+        };
+        for above in 1..=depth {
+            let copy = case.copy();
+            let dir = copy.path.ancestors().nth(above).expect("a directory");
+            let _outside = link(dir);
+            check_told(copy.home.path(), case.id, dir, LINKED);
         }
-        let dir = copy.path.parent().expect("a directory");
-        fs::remove_file(&copy.path).expect("removed");
-        fs::rename(&target, &copy.path).expect("moved");
-        let moved = outside.path().join("dir");
-        fs::rename(dir, &moved).expect("moved");
-        symlink(&moved, dir).expect("linked");
-        assert!(!ids(copy.home.path()).contains(&case.id.to_owned()), "{}", case.agent);
+        let copy = case.copy();
+        let _outside = link(copy.path.ancestors().nth(depth + 1).expect("a directory"));
+        assert!(copy.look().is_some(), "{}", case.agent);
     }
+    for (agent, path, header) in LEGACY {
+        let home = copy(agent);
+        let path = home.path().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, header).expect("written");
+        let _outside = link(&path);
+        check_told(home.path(), "bad", &path, LINKED);
+    }
+}
+
+#[test]
+fn directories_inside_the_one_that_all_sessions_are_in_are_told_of_where_they_are_links() {
+    let check = |agent: &str, id: &str, path: &str| {
+        let home = copy(agent);
+        assert!(ids(home.path()).contains(&id.to_owned()), "{id}");
+        let path = home.path().join(path);
+        let _outside = link(&path);
+        check_told(home.path(), id, &path, LINKED);
+    };
+    let session = ".claude/projects/-home-dev-acme-api/5b0c1f62-6c0e-4a8e-9d53-2f1f0f6a1c01";
+    check("claude-code", "agent-a7c1d2e3f4051627", session);
+    check("claude-code", "agent-a7c1d2e3f4051627", &format!("{session}/subagents"));
+    check("gemini-cli", "explorer-2c9d", ".gemini/tmp/acme-api/chats/7f3c2a10-55aa-4d1e-b8a2-90c1d2e3f401");
+    let legacy = ".local/share/opencode/storage";
+    for dir in ["", "/session", "/session/b2f1c0d9e8a7f6e5d4c3b2a1908f7e6d5c4b3a29"] {
+        check("opencode", "ses_legacy0001", &format!("{legacy}{dir}"));
+    }
+    let agent = ".openclaw/agents/main";
+    for dir in ["", "/agent"] {
+        let home = copy("openclaw");
+        fs::remove_dir_all(home.path().join(agent).join("sessions")).expect("removed");
+        let path = home.path().join(format!("{agent}{dir}"));
+        let _outside = link(&path);
+        check_told(home.path(), "a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d", &path, LINKED);
+    }
+    // What is no session's may be anywhere.
+    for (agent, path) in [
+        ("claude-code", ".claude/projects/-home-dev-acme-api/memory"),
+        ("codex", ".codex/sessions/latest"),
+        ("gemini-cli", ".gemini/tmp/bin"),
+        ("cursor", ".cursor/projects/notes"),
+    ] {
+        let home = copy(agent);
+        let before = ids(home.path());
+        fs::create_dir(home.path().join(path)).expect("made");
+        let _outside = link(&home.path().join(path));
+        assert_eq!((ids(home.path()), list(home.path()).1), (before, Vec::new()), "{path}");
+    }
+}
+
+#[test]
+fn messages_that_have_files_of_their_own_are_not_read_through_links() {
+    for dir in ["message", "message/ses_legacy0001", "part", "part/msg_legacy01"] {
+        let home = copy("opencode");
+        let _outside = link(&home.path().join(".local/share/opencode/storage").join(dir));
+        let session = list(home.path()).0.into_iter().find(|session| session.id.as_str() == "ses_legacy0001");
+        let text = messages(&session.expect("listed"));
+        assert!(text.contains(LINKED), "{dir}: {text}");
+    }
+}
+
+#[test]
+fn a_directory_or_a_pipe_at_the_place_of_a_session_is_told_of() {
+    let why = "it is no regular file";
+    for case in LINES.iter().chain(&DOCUMENTS) {
+        let copy = case.copy();
+        fs::remove_file(&copy.path).expect("removed");
+        fs::create_dir(&copy.path).expect("made");
+        check_told(copy.home.path(), case.id, &copy.path, why);
+        fs::remove_dir(&copy.path).expect("removed");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &copy.path, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+        check_told(copy.home.path(), case.id, &copy.path, why);
+    }
+}
+
+#[test]
+fn of_a_thread_that_is_also_archived_the_file_that_can_be_read_counts() {
+    let case = &LINES[1];
+    let copy = case.copy();
+    let archived = copy.home.path().join(".codex/archived_sessions");
+    fs::copy(&copy.path, archived.join(copy.path.file_name().expect("a name"))).expect("copied");
+    let _outside = link(&copy.path);
+    let (sessions, problems) = list(copy.home.path());
+    let session = sessions.iter().find(|session| session.id.as_str() == case.id).expect("listed");
+    assert_eq!((session.is_archived, problems), (true, Vec::new()));
 }
 
 #[test]

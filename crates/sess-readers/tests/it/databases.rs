@@ -1,7 +1,7 @@
 //! Every agent's database in bad shape: what can be read is, and nothing changes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, Permissions},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, BufRead, BufReader, Read},
@@ -224,6 +224,66 @@ fn a_database_that_cannot_be_read_costs_itself_and_is_told_of() {
         symlink(home.path().join("elsewhere"), &target).expect("linked");
         let problems = list(home.path()).1;
         assert!(problems[0].contains("it is a link, and links are not followed"), "{problems:?}");
+    }
+}
+
+#[test]
+fn a_directory_at_the_place_of_a_database_is_told_of() {
+    for (agent, path) in DATABASES {
+        check_damaged(agent, path, |path| {
+            fs::remove_file(path).expect("removed");
+            fs::create_dir(path).expect("made");
+        });
+    }
+}
+
+#[test]
+fn rows_that_lost_their_ids_are_told_of() {
+    let check = |agent: &str, sql: &str| {
+        let home = copy(agent);
+        let (_, path) = DATABASES.into_iter().find(|(name, _)| *name == agent).expect("known");
+        let path = home.path().join(path);
+        let count = list(home.path()).0.iter().filter(|session| session.place.path == path).count();
+        let database = Connection::open(&path).expect("opened");
+        // The schema may want an id, and damage asks nobody.
+        let schema = "PRAGMA foreign_keys = OFF; PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '') WHERE type = 'table';
+            PRAGMA writable_schema = RESET;";
+        database.execute_batch(schema).expect("lenient");
+        database.execute_batch(sql).unwrap_or_else(|error| panic!("{agent}: {error}"));
+        drop(database);
+        let (sessions, problems) = list(home.path());
+        assert!(!sessions.iter().any(|session| session.place.path == path), "{agent}");
+        let told = format!("{count} session(s) in {} cannot be read and are left out", path.display());
+        assert_eq!(problems, [told]);
+    };
+    check("opencode", "UPDATE session SET id = NULL");
+    check("goose", "UPDATE sessions SET id = NULL");
+    check("docker-agent", "UPDATE sessions SET id = NULL");
+    check("openclaw", "UPDATE session_windows SET session_id = ''");
+    check("crush", "UPDATE sessions SET id = NULL");
+    check("zed", "UPDATE threads SET id = NULL");
+    check("zed", "UPDATE threads SET id = ''");
+}
+
+#[test]
+fn bytes_that_came_between_others_never_cost_a_session_in_silence() {
+    for (agent, path) in DATABASES {
+        let bytes = fs::read(sample(agent).join(path)).expect("read");
+        let home = copy(agent);
+        let ids = || list(home.path()).0.into_iter().map(|it| it.id.to_string()).collect::<BTreeSet<_>>();
+        let before = ids();
+        for at in (0..bytes.len()).step_by(1_024) {
+            for more in [&b"\xff\xfe\xc0"[..], b"\0", b"0123456789"] {
+                let damaged = [&bytes[..at], more, &bytes[at..]].concat();
+                fs::write(home.path().join(path), damaged).expect("written");
+                let (lost, problems) = (&before - &ids(), list(home.path()).1);
+                assert!(
+                    problems.len() == 1 || problems.is_empty() && lost.is_empty(),
+                    "{agent} {at}: {lost:?}"
+                );
+            }
+        }
     }
 }
 

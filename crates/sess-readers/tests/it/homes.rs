@@ -25,7 +25,7 @@ pub fn copy(agent: &str) -> tempfile::TempDir {
 }
 
 /// Gives all files the same time of change.
-fn touch(dir: &Path) {
+pub fn touch(dir: &Path) {
     let at = UNIX_EPOCH + Duration::from_secs(1_794_480_000);
     for path in files(dir) {
         File::options().write(true).open(&path).and_then(|file| file.set_modified(at)).expect("touched");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use rusqlite::Connection;
-use sess_readers::{Catalogue, Homes};
+use sess_readers::{Catalogue, Foreign, Homes};
 
 use crate::{
     databases::changed,
@@ -111,7 +111,18 @@ fn what_was_moved_to_the_database_comes_once_and_channels_have_their_own() {
     for named in [elsewhere.to_str().expect("text"), "../../../elsewhere.db"] {
         let variables = [("OPENCODE_DB".to_owned(), named.into())];
         let look = Catalogue::default().look(&Homes::new(home.path().to_owned(), variables, None), None);
-        assert!(look.sessions.iter().any(|session| session.title == "of the channel"), "{named}");
+        let titles: Vec<_> = look.sessions.iter().map(|session| session.title.as_str()).collect();
+        // The files of before there was a database are where they were.
+        let of_named =
+            ["of the channel", "Find limiter call sites (@explore subagent)", "Legacy JSON session"];
+        assert!(of_named.iter().all(|title| titles.contains(title)), "{named}: {titles:?}");
+        assert!(!titles.contains(&"Rate limiter burst bug"), "{named}: {titles:?}");
+    }
+    for nowhere in ["/nowhere.db", "nowhere.db", ":memory:"] {
+        let variables = [("OPENCODE_DB".to_owned(), nowhere.into())];
+        let look = Catalogue::default().look(&Homes::new(home.path().to_owned(), variables, None), None);
+        let from_files = |session: &&Foreign| session.place.path.starts_with(root.join("storage"));
+        assert!(look.sessions.iter().all(|session| from_files(&session)), "{nowhere}: {:?}", look.sessions);
     }
 }
 
