@@ -306,7 +306,7 @@ pub(crate) fn listed(session: &Session) -> Listed {
         updated_at: session.updated_at.to_string(),
         source: session.source.to_string(),
         agent: session.agent.to_string(),
-        cwd: session.cwd.clone(),
+        cwd: session.cwd.as_deref().map(plain),
         num_messages_is_minimum: false,
         damaged: 0,
         is_sub_agent: false,

@@ -39,6 +39,9 @@ pub struct Handoff {
     /// The command that goes on in the session's own agent; none when that agent does not have it.
     #[serde(skip)]
     pub resume: Option<Vec<String>>,
+    /// The directory to go on in; none when its name has a secret that is masked, since nobody can go there then.
+    #[serde(skip)]
+    pub dir: Option<String>,
 }
 
 impl App {
@@ -48,6 +51,9 @@ impl App {
         let redaction = context::allowed(caller, redaction);
         let mut gathered = Gathered::default();
         let mut session = self.listed(&found).await?;
+        let cwd = found.cwd().map(str::to_owned);
+        // Masked with all of the bundle, so that it is counted there.
+        session.cwd.clone_from(&cwd);
         let plan = match &found {
             Found::Stored(stored) | Found::Foreign(_, Some(stored)) => match self.plan_of(stored).await {
                 Ok(plan) => Some(plan.content),
@@ -110,7 +116,9 @@ impl App {
         }
         let files: Vec<String> = gathered.files.iter().rev().map(|file| context::plain(file)).collect();
         let (bundle, redacted) = context::masked(&gathered.bundle(&session, plan.as_deref()), redaction);
-        Ok(Handoff { session, bundle, redacted, files, resume })
+        session.cwd = cwd.as_deref().map(|cwd| context::masked(cwd, redaction).0);
+        let dir = cwd.filter(|cwd| session.cwd.as_ref() == Some(cwd));
+        Ok(Handoff { session, bundle, redacted, files, resume, dir })
     }
 
     /// Returns the command that goes on with what was found: a sub-agent's session goes on in the one above it.

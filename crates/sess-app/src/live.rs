@@ -136,7 +136,7 @@ impl App {
         agent.session = Some(foreign.reference());
         agent.title = context::plain(&foreign.title);
         agent.last_line = self.last_line(foreign).await?;
-        agent.branch = agent.branch.or_else(|| foreign.branch.clone());
+        agent.branch = agent.branch.or_else(|| foreign.branch.as_deref().map(context::plain));
         if self.has_store() {
             let store = self.store()?;
             let stored = store.session(&foreign.id).await?;
@@ -219,14 +219,15 @@ fn without_resumed(found: Vec<Live>) -> Vec<Live> {
 }
 
 fn agent(live: &Live, state: LiveState) -> LiveAgent {
+    let branch = live.cwd.as_deref().and_then(|cwd| sess_readers::branch(Path::new(cwd)));
     LiveAgent {
         source: live.source,
         pid: live.pid,
         state,
-        command: live.command.clone(),
+        command: context::plain(&live.command),
         started_at: live.started_at.map(|at| at.to_string()),
-        branch: live.cwd.as_deref().and_then(|cwd| sess_readers::branch(Path::new(cwd))),
-        cwd: live.cwd.clone(),
+        branch: branch.as_deref().map(context::plain),
+        cwd: live.cwd.as_deref().map(context::plain),
         session: None,
         title: String::new(),
         last_line: String::new(),

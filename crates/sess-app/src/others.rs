@@ -133,7 +133,7 @@ impl App {
             }
             Given::Native(_, id) | Given::Id(id) => id,
         };
-        keep_named(&mut found, id);
+        keep_named(&mut found, source, id);
         if found.len() > 1 {
             let (reference, matches) = (id.to_string(), found.len() as u64);
             return Err(ReferenceError::Ambiguous { reference, matches }.into());

@@ -47,9 +47,12 @@ impl App {
                 let path = manifests.get(&(session.source, session.id.clone()));
                 let manifest = path.and_then(|path| Manifest::load(path).ok());
                 let stamp = session.stamp().ok();
-                manifest
-                    .zip(stamp)
-                    .is_some_and(|(manifest, stamp)| snapshots::keeper::is_same(&manifest, session, &stamp))
+                manifest.zip(stamp).is_some_and(|(manifest, stamp)| {
+                    // A database that many share changes with any of them: when it was last spoken in counts there.
+                    let is_shared = session.place.size_bytes.is_none();
+                    let is_quiet = is_shared && manifest.updated_at >= session.updated_at;
+                    is_quiet || snapshots::keeper::is_same(&manifest, session, &stamp)
+                })
             };
             let mut all = Vec::new();
             for source in readers().map(sess_readers::Reader::source) {

@@ -4,6 +4,7 @@
 //! left are listed, read and searched as all others.
 
 pub(crate) mod keeper;
+mod merge;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +14,7 @@ use std::{
 use serde::Serialize;
 use sess_core::{
     SessionId, Source,
-    reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
+    reference::{Reference, ReferenceError, may_be_prefix},
 };
 use sess_readers::{
     Foreign,
@@ -47,8 +48,10 @@ pub struct Snapshots {
 #[derive(Clone, Debug, Serialize)]
 pub struct KeptSnapshot {
     pub id: String,
-    /// How many entries the original has no more.
+    /// How many entries the original has no more, or not in these words.
     pub lost: u64,
+    /// How many of those it says in other words.
+    pub changed: u64,
 }
 
 /// A session of which no snapshot was taken.
@@ -129,7 +132,7 @@ impl App {
                     Outcome::Grown => taken.grown += 1,
                     Outcome::Unchanged => taken.unchanged += 1,
                     Outcome::Empty => taken.empty += 1,
-                    Outcome::Fuller { lost } => taken.kept.push(KeptSnapshot { id, lost }),
+                    Outcome::Fuller { lost, changed } => taken.kept.push(KeptSnapshot { id, lost, changed }),
                     Outcome::Failed(reason) => taken.failed.push(Unsaved { id, reason }),
                 }
             }
@@ -238,7 +241,7 @@ fn find(all: &[Named], text: &str) -> Result<(Source, SessionId)> {
     };
     let of_source = || all.iter().filter(|named| source.is_none_or(|source| source == named.0));
     let mut found: Vec<&Named> = of_source().filter(|named| named.1 == id).collect();
-    if found.is_empty() && id.as_str().len() >= PREFIX_LEN_MIN {
+    if found.is_empty() && may_be_prefix(source, &id) {
         found = of_source().filter(|named| named.1.as_str().starts_with(id.as_str())).collect();
     }
     match found[..] {

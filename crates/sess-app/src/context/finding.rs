@@ -10,7 +10,7 @@ use sess_core::{
     identity::Claim,
     message::Role,
     policy::{self, Standing},
-    reference::{PREFIX_LEN_MIN, Reference, ReferenceError},
+    reference::{Reference, ReferenceError, may_be_prefix},
     session::{NewSession, Session},
 };
 use sess_readers::{Foreign, Homes, Look, Problem, Told, common_dir, worktrees};
@@ -63,6 +63,14 @@ impl Found {
             Self::Stored(session) => &session.title,
             Self::Foreign(_, Some(stored)) if !stored.title.is_empty() => &stored.title,
             Self::Foreign(foreign, _) => &foreign.title,
+        }
+    }
+
+    /// Returns the directory that it ran in, as it is called: for commands, not to be shown.
+    pub(crate) fn cwd(&self) -> Option<&str> {
+        match self {
+            Self::Stored(session) => session.cwd.as_deref(),
+            Self::Foreign(foreign, _) => foreign.cwd.as_deref(),
         }
     }
 
@@ -349,10 +357,10 @@ impl App {
         };
         let Look { sessions: mut matches, problems } = self.look_at_agents(source).await?;
         matches.retain(|foreign| is_visible(&scope, foreign));
-        keep_named(&mut matches, id);
+        keep_named(&mut matches, source, id);
         let mut found: Vec<Found> = Vec::new();
         let is_exact = matches.iter().any(|foreign| foreign.id == *id);
-        if !is_exact && source.is_none() && id.as_str().len() >= PREFIX_LEN_MIN {
+        if !is_exact && source.is_none() && may_be_prefix(None, id) {
             let stored = self.stored_by_prefix(&scope, id.as_str()).await?;
             found.extend(stored.into_iter().map(|session| Found::Stored(Box::new(session))));
         }
@@ -385,7 +393,7 @@ impl App {
     pub async fn whole_name(&self, text: &str) -> Result<Option<String>> {
         let Ok(Reference::Native(source, id)) = Reference::parse(text) else { return Ok(None) };
         let mut matches = self.look_at_agents(Some(source)).await?.sessions;
-        keep_named(&mut matches, &id);
+        keep_named(&mut matches, Some(source), &id);
         if matches.len() > 1 {
             let (reference, matches) = (text.trim().to_owned(), matches.len() as u64);
             return Err(ReferenceError::Ambiguous { reference, matches }.into());
@@ -603,7 +611,7 @@ fn listed_foreign(foreign: &Foreign) -> Listed {
         updated_at: foreign.updated_at.to_string(),
         source: foreign.source.to_string(),
         agent: foreign.source.agent().to_string(),
-        cwd: foreign.cwd.clone(),
+        cwd: foreign.cwd.as_deref().map(plain),
         num_messages_is_minimum: foreign.num_messages.is_none(),
         damaged: 0,
         is_sub_agent: foreign.is_orphan,
@@ -679,14 +687,19 @@ pub(crate) fn is_among(line: &[(Source, SessionId)], source: Source, id: &Sessio
     line.iter().any(|(its, known)| *its == source && known == id)
 }
 
-/// Keeps the sessions that an id names: those that have it, else those whose ids begin with it.
-pub(crate) fn keep_named(sessions: &mut Vec<Foreign>, id: &SessionId) {
+/// Keeps the sessions that an id names, given with its source or alone: those that have it, else those whose ids
+/// begin with it.
+pub(crate) fn keep_named(sessions: &mut Vec<Foreign>, source: Option<Source>, id: &SessionId) {
     let is_exact = sessions.iter().any(|foreign| foreign.id == *id);
-    let is_telling = id.as_str().len() >= PREFIX_LEN_MIN;
+    let is_telling = may_be_prefix(source, id);
     sessions.retain(|foreign| match is_exact {
         true => foreign.id == *id,
         false => is_telling && foreign.id.as_str().starts_with(id.as_str()),
     });
+    // Who gives a beginning has it from a list: sub-agents count where nothing in a list is meant.
+    if sessions.iter().any(|foreign| !foreign.is_part()) {
+        sessions.retain(|foreign| foreign.id == *id || !foreign.is_part());
+    }
 }
 
 /// Tells whether a session is the one named, or its sub-agent's.

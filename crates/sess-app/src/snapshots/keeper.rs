@@ -5,9 +5,8 @@
 
 use std::{
     cell::Cell,
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fs::{self, DirBuilder, File, Permissions, TryLockError},
-    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     io::{self, Write as _},
     ops::ControlFlow,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -20,7 +19,11 @@ use sess_readers::{
     snapshot::{self, CHUNKS, Chunk, Manifest, VERSION},
 };
 
-use super::{Named, SnapshotsLeft, unreadable};
+use super::{
+    Named, SnapshotsLeft,
+    merge::{Key, Merge},
+    unreadable,
+};
 use crate::{Error, Result};
 
 /// A chunk is cut after an entry that says so by its bytes, within these sizes: what is inserted
@@ -30,9 +33,6 @@ const CHUNK_SIZE_BYTES_USUAL_MAX: usize = 1 << 20;
 const CUT_MASK: u32 = 0x3f;
 /// How much is spent on making chunks small; more hardly helps with text.
 const COMPRESSION_LEVEL: i32 = 6;
-/// A session of a database that many share counts as unchanged, though the database changed, when
-/// it had been quiet for this long as it was copied.
-const SETTLED_AFTER_MS: i64 = 86_400_000;
 /// What is being written is called so.
 const UNFINISHED: &str = ".new-";
 
@@ -43,9 +43,10 @@ pub(super) enum Outcome {
     Grown,
     Unchanged,
     Empty,
-    /// The snapshot has what the original has no more.
+    /// The snapshot has what the original has no more, or says in other words.
     Fuller {
         lost: u64,
+        changed: u64,
     },
     Failed(String),
 }
@@ -103,7 +104,7 @@ impl Keeper {
         };
         let session = &Foreign { title: title(session, before.as_ref(), &stamp), ..session.clone() };
         let Some(before) = before else {
-            let cut = match self.copy(session, &[])? {
+            let cut = match self.copy(session)? {
                 Ok(cut) => cut,
                 Err(reason) => return Ok(Outcome::Failed(reason)),
             };
@@ -117,63 +118,58 @@ impl Keeper {
             let facts = self.manifest(session, before.stamp.clone(), Cut::of(&before));
             // A session may get another title, or be archived, where its file does not say so. One that
             // began at another time lost its beginning, and what is known of it is better.
-            let facts = Manifest { taken_at: before.taken_at, updated_at: before.updated_at, ..facts };
-            if facts != before && before.created_at == facts.created_at {
-                self.put_manifest(&path, &facts)?;
+            let (taken_at, updated_at, lost) = (before.taken_at, before.updated_at, before.lost);
+            let facts = Manifest { taken_at, updated_at, lost, ..facts };
+            if before.created_at == facts.created_at {
+                self.replace_manifest(&path, &before, &facts)?;
             }
             return Ok(Outcome::Unchanged);
         }
-        self.renew(session, &path, before, stamp)
+        self.renew(session, &path, &before, stamp)
     }
 
     /// Copies a session again, and keeps whatever the original has lost since.
-    fn renew(&self, session: &Foreign, path: &Path, before: Manifest, stamp: String) -> Result<Outcome> {
-        let cut = match self.copy(session, &[])? {
+    fn renew(&self, session: &Foreign, path: &Path, before: &Manifest, stamp: String) -> Result<Outcome> {
+        let cut = match self.copy(session)? {
             Ok(cut) => cut,
             Err(reason) => return Ok(Outcome::Failed(reason)),
         };
-        let lost = self.lost(&before, &cut);
+        let merge = Merge::of(&self.dir, &before.chunks, &cut.chunks, &cut.keys);
+        let (lost, changed) = (merge.lost(), merge.changed());
         if lost == 0 {
             let is_unchanged = cut.chunks == before.chunks;
-            self.put_manifest(path, &self.manifest(session, stamp, cut))?;
+            let mut manifest = self.manifest(session, stamp, cut);
+            if is_unchanged {
+                manifest.taken_at = before.taken_at;
+            }
+            self.replace_manifest(path, before, &manifest)?;
             return Ok(if is_unchanged { Outcome::Unchanged } else { Outcome::Grown });
         }
-        let spliced = match self.copy(session, &before.chunks)? {
-            Ok(spliced) => spliced,
-            Err(reason) => return Ok(Outcome::Failed(reason)),
-        };
+        let mut cutter = Cutter::new(self);
+        merge.each(|entry| cutter.push(entry))?;
+        let merged = cutter.finish()?;
+        // A file that many share changes when any of them does: what was told is not told again.
+        let is_told = before.lost == lost && merged.chunks == before.chunks;
         // What an original says of itself without its beginning is no better than what is known.
         let manifest = Manifest {
-            num_messages: spliced.num_messages,
-            chunks: spliced.chunks,
+            num_messages: merged.num_messages,
+            chunks: merged.chunks,
             updated_at: before.updated_at.max(session.updated_at),
             stamp,
-            taken_at: self.now,
-            ..before
+            lost,
+            taken_at: if is_told { before.taken_at } else { self.now },
+            ..before.clone()
         };
-        self.put_manifest(path, &manifest)?;
-        Ok(Outcome::Fuller { lost })
+        self.replace_manifest(path, before, &manifest)?;
+        Ok(if is_told { Outcome::Unchanged } else { Outcome::Fuller { lost, changed } })
     }
 
-    /// Cuts a session into chunks and writes those that are not there: first what `kept` has, then
-    /// the entries of the session that are not among that. What is wrong with the session is a sentence.
-    fn copy(&self, session: &Foreign, kept: &[Chunk]) -> Result<Result<Cut, String>> {
-        let mut cutter = Cutter { keeper: self, content: Vec::new(), num_entries: 0, cut: Cut::default() };
-        for chunk in kept {
-            // A damaged one is lost either way.
-            let content = chunk.content(&self.dir).unwrap_or_default();
-            snapshot::entries(&content).try_for_each(|entry| cutter.push(&entry))?;
-        }
-        // Counted, because the same may have been said twice.
-        let mut known: HashMap<u64, usize> = HashMap::new();
-        for key in &cutter.cut.keys {
-            *known.entry(*key).or_default() += 1;
-        }
+    /// Cuts a session into chunks and writes those that are not there. What is wrong with the session is a sentence.
+    fn copy(&self, session: &Foreign) -> Result<Result<Cut, String>> {
+        let mut cutter = Cutter::new(self);
         let mut failure = None;
         let told = sess_readers::read(session, &mut |entry| {
-            if let Some(left) = known.get_mut(&key(&entry)).filter(|left| **left > 0) {
-                *left -= 1;
-            } else if let Err(error) = cutter.push(&entry) {
+            if let Err(error) = cutter.push(&entry) {
                 failure = Some(error);
                 return ControlFlow::Break(());
             }
@@ -186,19 +182,6 @@ impl Keeper {
             Ok(_) => cutter.finish().map(Ok),
             Err(error) => Ok(Err(error.to_string())),
         }
-    }
-
-    /// Counts what a snapshot has that a newer copy of its session has not.
-    fn lost(&self, before: &Manifest, cut: &Cut) -> u64 {
-        let chunks: HashSet<&Chunk> = cut.chunks.iter().collect();
-        let now: HashSet<u64> = cut.keys.iter().copied().collect();
-        let mut lost = 0;
-        for chunk in before.chunks.iter().filter(|chunk| !chunks.contains(chunk)) {
-            // What is damaged here cannot be kept: the copy is all there is.
-            let content = chunk.content(&self.dir).unwrap_or_default();
-            lost += snapshot::entries(&content).filter(|entry| !now.contains(&key(entry))).count() as u64;
-        }
-        lost
     }
 
     fn manifest(&self, session: &Foreign, stamp: String, cut: Cut) -> Manifest {
@@ -217,8 +200,14 @@ impl Keeper {
             num_messages: cut.num_messages,
             stamp,
             taken_at: self.now,
+            lost: 0,
             chunks: cut.chunks,
         }
+    }
+
+    /// Puts a manifest in the place of another one, if it says something else.
+    fn replace_manifest(&self, path: &Path, before: &Manifest, manifest: &Manifest) -> Result<()> {
+        if before == manifest { Ok(()) } else { self.put_manifest(path, manifest) }
     }
 
     fn put_manifest(&self, path: &Path, manifest: &Manifest) -> Result<()> {
@@ -297,7 +286,7 @@ impl Keeper {
 struct Cut {
     chunks: Vec<Chunk>,
     /// What tells each entry from the others.
-    keys: Vec<u64>,
+    keys: Vec<Key>,
     num_messages: u64,
 }
 
@@ -316,12 +305,16 @@ struct Cutter<'a> {
     cut: Cut,
 }
 
-impl Cutter<'_> {
+impl<'a> Cutter<'a> {
+    fn new(keeper: &'a Keeper) -> Self {
+        Self { keeper, content: Vec::new(), num_entries: 0, cut: Cut::default() }
+    }
+
     fn push(&mut self, entry: &Entry) -> Result<()> {
         let line = snapshot::line(entry);
         self.content.extend_from_slice(line.as_bytes());
         self.num_entries += 1;
-        self.cut.keys.push(key(entry));
+        self.cut.keys.push(Key::of(entry, &line));
         self.cut.num_messages += u64::from(!entry.is_taken_back && entry.body.role != Role::System);
         let is_end = crc32fast::hash(line.as_bytes()) & CUT_MASK == 0;
         let size = self.content.len();
@@ -363,23 +356,10 @@ fn title(session: &Foreign, before: Option<&Manifest>, stamp: &str) -> String {
     }
 }
 
-/// Tells whether nothing was said in a session since its snapshot was taken.
+/// Tells whether nothing was said in a session since its snapshot was taken: what keeps it did not change. As in the
+/// index, one that is spread over several files is always read.
 pub(crate) fn is_same(before: &Manifest, session: &Foreign, stamp: &str) -> bool {
-    let quiet_ms = before.taken_at.as_millis() - before.updated_at.as_millis();
-    let has_own_file = session.place.size_bytes.is_some();
-    before.stamp == stamp
-        || !has_own_file && before.updated_at == session.updated_at && quiet_ms >= SETTLED_AFTER_MS
-}
-
-/// Returns what tells an entry from others: its agent's id of it, or else what it says.
-fn key(entry: &Entry) -> u64 {
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    match &entry.id {
-        Some(id) => hasher.hash_one(id),
-        None => {
-            hasher.hash_one(serde_json::to_string(&entry.body).expect("a message body has string keys only"))
-        }
-    }
+    before.stamp == stamp && sess_readers::is_in_one_file(session)
 }
 
 fn make_dir(dir: &Path) -> io::Result<()> {

@@ -367,13 +367,22 @@ async fn the_session_at_work_is_known_by_the_name_of_its_project_where_its_agent
 async fn one_door_takes_the_beginning_of_an_id_as_the_other_does() {
     let machine = Machine::of(&ALL);
     let (app, owner) = (&machine.world.app, machine.world.owner());
-    for given in [CLAUDE, "5b0c1f62", "claude:5b0c1f62", &format!("claude:{CLAUDE}")] {
+    for given in [CLAUDE, "5b0c1f62", "claude:5b0c1f62", "claude:5", &format!("claude:{CLAUDE}")] {
         app.in_sight(&owner, given, Verb::History).await.expect(given);
         let ask = sess_app::ReadHistory { session: given.to_owned(), ..Default::default() };
         let history = app.history(&owner, &ask).await.expect(given);
         assert!(history.messages.len() > 3 && history.session_id == CLAUDE, "{history:?}");
     }
     app.in_sight(&owner, "5b0c1f6", Verb::History).await.expect_err("too short");
+    let found = async |given: &str| {
+        app.resolve(&owner, given).await.map(|row| row.id.to_string()).map_err(|error| error.to_string())
+    };
+    assert_eq!(found("codex:019a6").await.as_deref(), Ok("019a6d10-4b2e-7c31-9f00-1c2d3e4f5061"));
+    assert_eq!(found("codex:0").await, Err("session \"codex:0\" not found".to_owned()));
+    // Its sub-agent's begins with the same, and is not listed.
+    assert_eq!(found("codex:019a7").await.as_deref(), Ok("019a71aa-0c11-7d20-8a00-aabbccddee01"));
+    let several = "session \"codex:019a\" is ambiguous (2 match); give more of the id";
+    assert_eq!(found("codex:019a").await, Err(several.to_owned()));
     let ambiguous = Machine::of(&["codex"]);
     let app = &ambiguous.world.app;
     let sessions = ambiguous.home.path().join(".codex/sessions/2026/11/10");
@@ -1080,4 +1089,32 @@ async fn sessions_whose_messages_are_damaged_are_marked_and_their_file_is_named(
     let [problem] = &of(Source::Zed)[..] else { panic!("{kept:?}") };
     let start = "zed:bad1, zed:bad2, zed:bad3 cannot be read, the first because of this: ";
     assert!(problem.starts_with(start) && problem.contains("thread bad1"), "{problem}");
+}
+
+#[tokio::test]
+async fn directories_and_branches_are_masked_wherever_rows_leave() {
+    let machine = Machine::of(&[]);
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let place = format!("/w/{secret}");
+    claude_said(&machine, &[r#"{"role":"user","content":"hello quokka"}"#.to_owned()], "");
+    let file = machine.home.path().join(".claude/projects/-x/c1.jsonl");
+    let text = fs::read_to_string(&file).expect("read").replace("/x\"", &format!("{place}\""));
+    fs::write(&file, text).expect("written");
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let shown = |row: &sess_app::Listed| {
+        let cwd = row.cwd.clone().expect("a directory");
+        assert!(cwd.starts_with("/w/ghp_") && !cwd.contains(secret), "{cwd}");
+    };
+    let listing = app.list_sessions(&owner, &ListSessions::default()).await.expect("a list");
+    shown(&listing.sessions[0]);
+    let ask = sess_app::SearchMessages { text: "quokka".to_owned(), ..Default::default() };
+    let found = app.search(&owner, &ask, |_, _| {}).await.expect("found");
+    assert!(!serde_json::to_string(&found.hits).expect("JSON").contains(secret));
+    let handed = app.handoff(&owner, "claude:c1", Redaction::Masked).await.expect("handed over");
+    shown(&handed.session);
+    assert!(!handed.bundle.contains(secret) && handed.redacted == 1, "{handed:?}");
+    assert_eq!(handed.dir, None, "nobody can go to a masked directory");
+    let handed = app.handoff(&owner, "claude:c1", Redaction::None).await.expect("handed over");
+    assert!(handed.bundle.contains(secret));
+    assert_eq!((handed.dir.as_deref(), handed.session.cwd.as_deref()), (Some(&*place), Some(&*place)));
 }

@@ -34,6 +34,15 @@ fn ids(listing: &str) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_secret_in_the_name_of_a_directory_is_masked() {
+    let world = World::new();
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    world.active(&format!("s-1 cwd=/work/{secret}"), "2026-11-02T08:00:00.250Z").await;
+    let listed = world.call("me", "list_sessions", json!({})).await;
+    assert!(listed.contains("/work/ghp_") && !listed.contains(secret), "{listed}");
+}
+
+#[tokio::test]
 async fn an_element_has_its_fields_in_the_contracts_order() {
     let world = World::new();
     assert_eq!(world.call("me", "list_sessions", json!({})).await, "[]");

@@ -368,3 +368,91 @@ async fn what_an_original_lost_is_read_from_the_snapshot_on_demand() {
     assert_eq!((taken.grown, taken.kept.len(), taken.kept[0].lost), (0, 1, 15));
     assert_eq!((from(false).await.expect("read"), from(true).await.expect("read")), (5, 20));
 }
+
+#[tokio::test]
+async fn a_message_that_changed_in_a_database_is_copied_though_its_session_says_nothing_of_it() {
+    // Where messages are, and what of them holds their text.
+    let databases = [
+        ("opencode", ".local/share/opencode/opencode.db", "part", "data"),
+        ("goose", ".local/share/goose/sessions/sessions.db", "messages", "content_json"),
+        ("docker-agent", ".cagent/session.db", "session_items", "message_json"),
+        ("crush", "acme-api/.crush/crush.db", "messages", "parts"),
+        ("openclaw", ".openclaw/agents/main/agent/openclaw-agent.sqlite", "transcript_events", "event_json"),
+        ("cursor", ".config/Cursor/User/globalStorage/state.vscdb", "cursorDiskKV", "value"),
+    ];
+    for (agent, database, table, column) in databases {
+        let machine = Machine::of(&[agent]);
+        let path = machine.home.path().join(database);
+        let change = |from: &str, to: &str| {
+            let connection = rusqlite::Connection::open(&path).expect("opened");
+            let sql = format!("UPDATE {table} SET {column} = replace({column}, ?1, ?2)");
+            connection.execute(&sql, [from, to]).expect("changed");
+        };
+        machine.take().await;
+        assert_eq!(machine.take().await.written_bytes, 0, "{agent}");
+        for end in [".\"}", ".\",", "flaky\"}", "log81.txt\"}"] {
+            change(end, &end.replace('"', " Quokka\""));
+        }
+        let taken = machine.take().await;
+        assert!(taken.grown > 0 && taken.kept.is_empty() && taken.failed.is_empty(), "{agent}: {taken:?}");
+        assert_eq!(machine.take().await.written_bytes, 0, "{agent}");
+        machine.delete_originals();
+        assert!(!machine.find("quokka").await.is_empty(), "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_many_files_is_copied_when_one_of_them_changed() {
+    let machine = Machine::of(&["opencode"]);
+    machine.take().await;
+    let part = machine.home.path().join(".local/share/opencode/storage/part/msg_legacy01");
+    fs::write(part.join("prt_zz.json"), r#"{"type":"text","text":"Quokka."}"#).expect("written");
+    assert_eq!(machine.take().await.grown, 1);
+    machine.delete_originals();
+    assert_eq!(machine.find("quokka").await.len(), 1);
+}
+
+#[tokio::test]
+async fn words_that_were_changed_or_cut_stay_in_front_of_those_that_replaced_them() {
+    let machine = Machine::with_long(0);
+    let say = |texts: &[&str]| {
+        let said = texts.iter().enumerate().map(|(n, text)| {
+            let parent = n.checked_sub(1).map_or("null".to_owned(), |n| format!("\"u{n}\""));
+            format!(
+                "{{\"type\":\"user\",\"uuid\":\"u{n}\",\"parentUuid\":{parent},\"sessionId\":\"x\",\"cwd\":\"/w\",\
+                 \"timestamp\":\"2026-11-10T00:00:0{n}Z\",\"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}}}\n"
+            )
+        });
+        fs::write(machine.long(), said.collect::<String>()).expect("written");
+    };
+    let kept = async || {
+        let ask = ReadSession { session_id: LONG.to_owned(), from_snapshot: true, ..ReadSession::default() };
+        let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+        let words: Vec<&str> = read.transcript.lines().filter(|line| line.starts_with('=')).collect();
+        words.join(" ")
+    };
+    say(&["=one", "=two", "=thr"]);
+    assert_eq!(machine.take().await.new, 1);
+    // It goes on: nothing of that is lost.
+    say(&["=one", "=two", "=three"]);
+    assert_eq!(machine.take().await.grown, 1);
+    assert_eq!(kept().await, "=one =two =three");
+    // Cut, and other words.
+    say(&["=on", "=2", "=three", "=four"]);
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept[0].lost, taken.kept[0].changed), (0, 2, 2), "{taken:?}");
+    assert_eq!(kept().await, "=one =on =two =2 =three =four");
+    // What grows goes on growing, whatever else was lost.
+    say(&["=on", "=2", "=three", "=fourteen"]);
+    let taken = machine.take().await;
+    assert_eq!((taken.kept[0].lost, taken.kept[0].changed), (2, 0), "{taken:?}");
+    assert_eq!(kept().await, "=one =on =two =2 =three =fourteen");
+    // The file was written again, and says the same: that was told.
+    say(&["=on", "=2", "=three", "=fourteen"]);
+    let taken = machine.take().await;
+    assert_eq!((taken.unchanged, taken.kept.len()), (1, 0), "{taken:?}");
+    // All is as it was: the words of in between stay, and as many as were told are not in the original.
+    say(&["=one", "=two", "=three", "=fourteen"]);
+    assert_eq!(machine.take().await.unchanged, 1);
+    assert_eq!(kept().await, "=one =on =two =2 =three =fourteen");
+}

@@ -36,8 +36,13 @@ pub async fn run(context: &Context, output: &Output, args: cli::Snapshot) -> any
     }
     for kept in &taken.kept {
         let entries = if kept.lost == 1 { "entry" } else { "entries" };
+        let changed = match kept.changed {
+            0 => String::new(),
+            changed => format!(", and says {changed} of them in other words"),
+        };
         output.notice(&format!(
-            "{0}: its original lacks {1} {entries} that the snapshot keeps; `sess read {0} --snapshot` shows them",
+            "{0}: its original lacks {1} {entries} that the snapshot keeps{changed}; `sess read {0} --snapshot` shows \
+             them",
             kept.id, kept.lost
         ));
     }

@@ -202,3 +202,49 @@ fn doctor_names_every_file_of_an_agent_that_cannot_be_read_and_reading_another_s
     let missed = world.run(["read", "claude:bad-00001"]);
     assert!(missed.code == 3 && missed.stderr.matches("notice").count() == 1, "{missed:?}");
 }
+
+#[test]
+fn a_command_does_not_go_to_a_directory_whose_name_is_masked() {
+    let world = world(1);
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4b";
+    let file = world.path(format!(".claude/projects/-w/{ID}.jsonl"));
+    let text = fs::read_to_string(&file).expect("readable");
+    fs::write(&file, text.replace("\"/w\"", &format!("\"/w/{secret}\""))).expect("written");
+    for args in [&["list", "--json"][..], &["handoff", ID, "--json"], &["search", "rotate", "--json"]] {
+        let run = world.run(args.iter().copied());
+        assert!(run.code == 0 && run.stdout.contains("/w/ghp_") && !run.stdout.contains(secret), "{run:?}");
+    }
+    let run = world.run(["handoff", ID, "--to", "codex"]);
+    assert!(run.stdout.starts_with("codex ") && run.stderr.contains("--no-redact shows it"), "{run:?}");
+    let run = world.run(["handoff", ID, "--to", "codex", "--no-redact"]);
+    assert!(run.stdout.starts_with(&format!("cd /w/{secret} && codex ")), "{run:?}");
+}
+
+#[test]
+fn doctor_says_that_amp_has_its_threads_elsewhere() {
+    let world = World::new();
+    let thread = r#"{"id":"T-1","created":1794200000000,"messages":[
+        {"role":"user","content":[{"type":"text","text":"hello"}]}]}"#;
+    fs::create_dir_all(world.path(".local/share/amp/threads")).expect("made");
+    world.write(".local/share/amp/threads/T-1.json", thread);
+    let said = check(&world, "amp");
+    let detail = "1 session; it keeps threads on its server, and what is here is what older releases left";
+    assert_eq!((&said["outcome"], &said["detail"]), (&"ok".into(), &detail.into()), "{said}");
+}
+
+#[test]
+fn a_snapshot_that_keeps_former_words_says_so() {
+    let world = world(1);
+    world.ok(["snapshot"]);
+    let file = world.path(format!(".claude/projects/-w/{ID}.jsonl"));
+    let text = fs::read_to_string(&file).expect("readable");
+    fs::write(&file, text.replace("Rotate the key", "Rotate")).expect("written");
+    let said = world.run(["snapshot"]);
+    let told = format!(
+        "claude:{ID}: its original lacks 1 entry that the snapshot keeps, and says 1 of them in other words"
+    );
+    assert!(said.stderr.contains(&told), "{said:?}");
+    assert!(said.stdout.starts_with("0 new, 0 grown, 0 unchanged, 1 fuller than the original; "), "{said:?}");
+    let kept = world.ok(["read", ID, "--snapshot"]);
+    assert!(kept.contains("Rotate the key") && kept.contains("Rotate ghp_"), "{kept}");
+}
