@@ -649,7 +649,7 @@ pub enum SnapshotCommand {
     List,
     /// Delete a snapshot, with those of its sub-agents
     Forget {
-        /// Its id as the list shows it, or the first 8 or more characters of the native one
+        /// Its id as the list shows it, the native one, or the first 8 or more characters of either
         #[arg(value_name = "REF")]
         reference: String,
     },

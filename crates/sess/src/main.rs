@@ -142,7 +142,10 @@ async fn run(cli: Cli, output: &Output) -> anyhow::Result<ExitCode> {
     match problem {
         // What is said about work sessions ends with the command to run next.
         Some(problem) if matches!(cli.command, Some(Command::Work(_))) => {
-            return Err(sess_work::Error::usage(format!("{problem:#}")).next("sess config check").into());
+            let file =
+                named.map(|file| format!(" {}", sess_work::quoted(file.display()))).unwrap_or_default();
+            let next = format!("sess config check{file}");
+            return Err(sess_work::Error::usage(format!("{problem:#}")).next(next).into());
         }
         Some(problem) if !helps => return Err(usage(problem).into()),
         _ => {}

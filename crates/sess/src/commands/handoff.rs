@@ -33,21 +33,27 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
     let progress = Progress::new("reading");
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
     drop(progress);
-    let cwd = handoff.session.cwd.clone();
+    let dir = handoff.dir.clone();
+    let is_dir_masked = dir.is_none() && handoff.session.cwd.is_some();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
-    let resume = handoff.resume.as_ref().map(|words| line(cwd.as_deref(), words));
+    let resume = handoff.resume.as_ref().map(|words| line(dir.as_deref(), words));
     let mut printed = Printed { handoff, path: None, command: None, prompt: None, resume };
     if let Some(to) = args.to {
         let path = keep(&context.home()?.join("handoffs"), &id, &printed.handoff.bundle)?;
         let prompt = format!("Read {} and go on from there.", path.display());
         match begin_command(to, &prompt) {
-            Some(words) => printed.command = Some(line(cwd.as_deref(), &words)),
+            Some(words) => printed.command = Some(line(dir.as_deref(), &words)),
             None => {
                 output.say(&format!("{to} is not started with a prompt: open it, and say what follows"));
                 printed.prompt = Some(prompt);
             }
         }
         printed.path = Some(path);
+    }
+    if is_dir_masked && (printed.command.is_some() || printed.resume.is_some()) {
+        output.notice(
+            "the name of its directory has a secret, so the command does not change there; --no-redact shows it",
+        );
     }
     if output.json {
         return output.data(&printed);
@@ -69,10 +75,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
 }
 
 /// Writes a command as a line for the shell.
-fn line(cwd: Option<&str>, words: &[String]) -> String {
+fn line(dir: Option<&str>, words: &[String]) -> String {
     let command = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    match cwd {
-        Some(cwd) => format!("cd {} && {command}", quoted(cwd)),
+    match dir {
+        Some(dir) => format!("cd {} && {command}", quoted(dir)),
         None => command,
     }
 }

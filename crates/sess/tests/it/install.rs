@@ -237,6 +237,41 @@ fn an_entry_that_was_changed_is_somebody_elses_by_now() {
 }
 
 #[test]
+fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
+    for (host, file, _) in HOSTS {
+        let world = World::new();
+        world.ok(["install", host]);
+        let path = world.path(file);
+        let text = fs::read_to_string(&path).expect("readable");
+        // The first of them is the server's, and the hook of Gemini CLI is behind it.
+        let changed = text.replacen(&format!("{}\"", env!("CARGO_BIN_EXE_sess")), "/elsewhere/sess\"", 1);
+        assert_ne!(changed, text, "{host}");
+        fs::write(&path, &changed).expect("written");
+        for _ in 0..2 {
+            assert!(world.run(["install", host]).stderr.contains("somebody else's"), "{host}");
+        }
+        let run = world.run(["uninstall", host]);
+        let named = format!("{} has ", path.display());
+        assert!(
+            run.stderr.contains(&named) && run.stderr.contains("sess, which somebody changed since"),
+            "{host}: {run:?}"
+        );
+        let rest = fs::read_to_string(&path).expect("readable");
+        assert!(rest.contains("/elsewhere/sess") && !rest.contains("SessionStart"), "{host}: {rest}");
+        let run = world.run(["uninstall", host]);
+        assert!(run.stderr.contains("nothing is installed"), "{host}: {run:?}");
+    }
+    let world = World::new();
+    world.ok(["install", "cursor"]);
+    let skill = world.path(".cursor/skills/intersession/SKILL.md");
+    fs::write(&skill, "mine").expect("written");
+    world.ok(["install", "cursor"]);
+    let run = world.run(["uninstall", "cursor"]);
+    assert!(run.stderr.contains(&format!("{} was changed since", skill.display())), "{run:?}");
+    assert_eq!(fs::read_to_string(skill).expect("readable"), "mine");
+}
+
+#[test]
 fn another_place_of_the_program_replaces_the_entry() {
     let world = World::new();
     let path = put(&world, ".codex/config.toml", "a = 1\n");

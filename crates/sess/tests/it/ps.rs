@@ -77,6 +77,23 @@ fn now() -> Timestamp {
 }
 
 #[test]
+fn secrets_in_the_names_of_directories_and_branches_are_masked() {
+    let world = World::new();
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let dir = world.path(format!("acme/{secret}"));
+    fs::create_dir_all(dir.join(".git")).expect("made");
+    fs::write(dir.join(".git/HEAD"), format!("ref: refs/heads/{secret}\n")).expect("written");
+    let program = program(&world, "codex", "/bin/cat");
+    let child = Command::new(program).current_dir(&dir).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let process = Waiting(child.expect("it starts"));
+    let told = told(&world, process.pid());
+    for field in ["cwd", "branch"] {
+        let text = told[field].as_str().expect(field);
+        assert!(text.contains("ghp_") && !text.contains(secret), "{told}");
+    }
+}
+
+#[test]
 fn agents_are_told_by_their_program_or_their_script() {
     let world = World::new();
     fs::create_dir_all(world.path("acme/.git")).expect("made");

@@ -89,11 +89,9 @@ fn put_whole(
 ) -> anyhow::Result<Change> {
     let is_ours = written.zip(now.as_deref()).is_some_and(|(written, now)| written.is_as_left(now));
     if now.is_some() && !is_ours {
-        return Ok(Change::left_alone(
-            path,
-            now,
-            "is somebody else's, or was changed since; it is left alone",
-        ));
+        let note = "is somebody else's, or was changed since; it is left alone";
+        // What we wrote first stays on record, so that whoever uninstalls hears of it.
+        return Ok(Change { record: written.cloned(), ..Change::left_alone(path, now, note) });
     }
     let record = Written::new(path.clone(), None, text.as_bytes());
     if now.as_deref() == Some(text.as_bytes()) {
@@ -156,7 +154,7 @@ fn put_entries(
         _ => now.clone(),
     };
     let mut after = text(&path, base.as_deref())?.to_owned();
-    let (mut puts, mut foreign) = (Vec::new(), Vec::new());
+    let (mut puts, mut foreign, mut changed) = (Vec::new(), Vec::new(), Vec::new());
     for entry in entries {
         match format.find(&after, entry).map_err(refused)? {
             Found::Nothing => {
@@ -164,7 +162,10 @@ fn put_entries(
                 (after, made) = format.insert(&after, entry).map_err(refused)?;
                 puts.push(Put::new(entry, made));
             }
-            Found::Same | Found::Other => foreign.push(entry.path.join(".")),
+            Found::Same | Found::Other => {
+                foreign.push(entry.path.join("."));
+                changed.extend(written.and_then(|written| written.put_at(entry)).cloned());
+            }
         }
     }
     let note = (!foreign.is_empty()).then(|| {
@@ -172,9 +173,11 @@ fn put_entries(
         format!("{path} has an entry of somebody else's in {places}; it is left alone")
     });
     if puts.is_empty() {
-        let action = Action::LeftAlone;
-        return Ok(Change { note, ..Change::none(path, now, action, None) });
+        // What we put there first stays on record, so that whoever uninstalls hears of it.
+        let record = written.filter(|_| !changed.is_empty()).cloned();
+        return Ok(Change { note, ..Change::none(path, now, Action::LeftAlone, record) });
     }
+    puts.extend(changed);
     let after = after.into_bytes();
     let record = Written::new(path.clone(), base.as_deref(), &after).with_entries(format, puts);
     let action = match &now {
@@ -193,13 +196,20 @@ pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
         let note = Some(format!("{} is not there any more", path.display()));
         return Ok(Change { note, ..Change::none(path, now, Action::Unchanged, None) });
     };
-    if written.before()?.as_ref() == Some(bytes) {
-        return Ok(Change::none(path, now, Action::Unchanged, None));
-    }
-    let (after, lost) = taken_out(written, bytes)?;
+    let (after, lost) = match written.before()? {
+        Some(before) if before == *bytes => (Some(before), 0),
+        _ => taken_out(written, bytes)?,
+    };
+    let changed = changed_in(written, after.as_deref());
     if after == now {
-        let note = "was changed since in what was written there; it is left alone";
-        return Ok(Change::left_alone(path, now, note));
+        return Ok(match (changed, lost) {
+            (Some(note), _) => Change::left_alone(path, now, &note),
+            (None, 0) => Change::none(path, now, Action::Unchanged, None),
+            (None, _) => {
+                let note = "was changed since in what was written there; it is left alone";
+                Change::left_alone(path, now, note)
+            }
+        });
     }
     files::check_writable(&path)?;
     let action = match &after {
@@ -207,9 +217,19 @@ pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
         Some(_) if written.is_as_left(bytes) => Action::Restored,
         Some(_) => Action::TakenOut,
     };
-    let note =
-        (lost > 0).then(|| format!("{} was changed since; a part of it is left alone", path.display()));
+    let some = || (lost > 0).then(|| "was changed since; a part of it is left alone".to_owned());
+    let note = changed.or_else(some).map(|note| format!("{} {note}", path.display()));
     Ok(Change { path, action, note, before: now, after, record: None })
+}
+
+/// Says which of the entries that were put into a file somebody changed since: they stay in it.
+fn changed_in(written: &Written, after: Option<&[u8]>) -> Option<String> {
+    let (format, text) = (written.format?, std::str::from_utf8(after?).ok()?);
+    let is_changed = |entry: &Entry| format.find(text, entry) == Ok(Found::Other);
+    let changed = written.entries.iter().map(Put::entry).filter(is_changed);
+    let places: Vec<String> = changed.map(|entry| entry.place()).collect();
+    let places = (!places.is_empty()).then(|| places.join(" and "))?;
+    Some(format!("has {places}, which somebody changed since it was written there; it is left alone"))
 }
 
 /// Returns what a file says without what was written to it, and how much of that could not be found.

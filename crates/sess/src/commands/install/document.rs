@@ -67,6 +67,11 @@ impl Entry {
         Self { path: owned(path), key: None, value }
     }
 
+    /// Returns where it is, as people write that.
+    pub fn place(&self) -> String {
+        self.path.iter().chain(&self.key).map(String::as_str).collect::<Vec<_>>().join(".")
+    }
+
     /// Returns the document that has this entry and nothing else.
     pub fn alone(&self) -> Value {
         self.wrapped(&self.path)

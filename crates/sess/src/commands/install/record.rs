@@ -124,6 +124,11 @@ impl Written {
         Self { format: Some(format), entries, ..self }
     }
 
+    /// Returns what was put where an entry goes; of those in a list nothing tells that.
+    pub fn put_at(&self, entry: &Entry) -> Option<&Put> {
+        self.entries.iter().find(|put| put.key.is_some() && put.path == entry.path && put.key == entry.key)
+    }
+
     /// Tells whether a file is as it was left.
     pub fn is_as_left(&self, bytes: &[u8]) -> bool {
         self.after == sha256(bytes)
