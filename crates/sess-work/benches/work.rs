@@ -4,7 +4,8 @@
 //! `same-32`, `files`, `list`, `commands`) runs only the parts whose name contains it. A claim counts when its ref is
 //! confirmed, and in a row of its own when the directory shows it, too. The other way is a line in a file: fetch, look,
 //! append, commit, push, and from the start when somebody else pushed. That one costs more in a repository of some size,
-//! where a claim costs the same, so both are shown.
+//! where a claim costs the same, so both are shown. Whoever claims has looked before, to know what there is: both ways
+//! are counted from that look on, and in a row of their own with it.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -125,9 +126,10 @@ fn fill(lab: &Lab, files: usize) {
 /// left there cost whoever comes next.
 fn different(count: usize, files: usize) {
     let (mut ours, mut looked, mut shown) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut other, mut pushed) = (Vec::new(), Vec::new());
+    let (mut other, mut other_looked, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
     let rate = |took: Duration| count as f64 / took.as_secs_f64();
-    for round in 0..ROUNDS {
+    let rounds = if files > 0 { 1 } else { ROUNDS };
+    for round in 0..rounds {
         let name = format!("different-{count}-{round}");
         let (_lab, workers, slugs) = stage(count, files, &name);
         let seen = |work: &Work| Mutex::new(work.see().expect("seen"));
@@ -150,11 +152,19 @@ fn different(count: usize, files: usize) {
             through();
         });
         shown.push(rate(took + went_on));
-        let (_lab, workers, slugs) = stage(count, files, &name);
-        other.push(rate(together(&workers, |n, (dir, _), through| {
-            assert!(lock_line(dir, &slugs[n]), "nobody else wants it");
-            through();
-        })));
+        for (is_looked, rates) in [(false, &mut other), (true, &mut other_looked)] {
+            let (_lab, workers, slugs) = stage(count, files, &name);
+            if !is_looked {
+                workers.iter().for_each(|(dir, _)| fetch(dir));
+            }
+            rates.push(rate(together(&workers, |n, (dir, _), through| {
+                if is_looked {
+                    fetch(dir);
+                }
+                assert!(lock_line(dir, &slugs[n]), "nobody else wants it");
+                through();
+            })));
+        }
         // What nobody can do without who takes something from others by a ref.
         let (_lab, workers, _) = stage(count, files, &name);
         for (n, (dir, _)) in workers.iter().enumerate() {
@@ -169,11 +179,10 @@ fn different(count: usize, files: usize) {
     }
     let goal = (count == 32).then_some(TIMES_FASTER);
     let size = if files > 0 { format!(", {files} files") } else { String::new() };
-    // Both ways with their look: the lock file's is a part of it, too.
-    rates(&format!("claims a second, {count} clones, different sessions{size}"), looked, other.clone(), goal);
-    rates("  the same from what was seen a moment ago", ours, other.clone(), None);
-    rates("  and until the directories show them", shown, other.clone(), None);
+    rates(&format!("claims a second, {count} clones, different sessions{size}"), ours, other.clone(), goal);
     rates("  a bare push of one new commit by each, and no more", pushed, other, None);
+    rates("  with the look that tells what there is", looked, other_looked.clone(), None);
+    rates("  and until the directories show them", shown, other_looked, None);
 }
 
 /// A repository with clones and a session for each, which they have not heard of yet.
@@ -205,6 +214,7 @@ fn same(count: usize) {
         });
         ours.push(count as f64 / took.as_secs_f64());
         let took = together(&workers, |_, (dir, _), through| {
+            fetch(dir);
             lock_line(dir, &slug);
             through();
         });
@@ -224,10 +234,9 @@ fn rates(figure: &str, ours: Vec<f64>, other: Vec<f64>, goal: Option<f64>) {
     println!("{figure:<54} {ours:>10.1}/s {other:>10.1}/s {ratio:>7.2}   {goal}");
 }
 
-/// Claims by a line in a file of the main branch; whether the line is ours.
+/// Claims by a line in a file of the main branch, from what was fetched; whether the line is ours.
 fn lock_line(dir: &Path, slug: &Slug) -> bool {
     loop {
-        assert!(git(dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
         assert!(git(dir, &["reset", "--quiet", "--hard", "FETCH_HEAD"]), "it can be reset");
         let path = dir.join("bench.lock");
         let known = fs::read_to_string(&path).unwrap_or_default();
@@ -241,7 +250,12 @@ fn lock_line(dir: &Path, slug: &Slug) -> bool {
         if git(dir, &["push", "--quiet", "origin", "HEAD:main"]) {
             return true;
         }
+        fetch(dir);
     }
+}
+
+fn fetch(dir: &Path) {
+    assert!(git(dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
 }
 
 fn git(dir: &Path, args: &[&str]) -> bool {
@@ -265,7 +279,7 @@ fn list() {
         ours.push(begun.elapsed().as_secs_f64() * 1e3);
         assert_eq!(rows.len(), count);
         let begun = Instant::now();
-        assert!(git(&dir, &["fetch", "--quiet", "origin", "main"]), "it can be fetched");
+        fetch(&dir);
         let read =
             "git ls-tree -r FETCH_HEAD _AGENTS/sessions | cut -d' ' -f3 | cut -f1 | git cat-file --batch";
         let ended = Command::new("sh").args(["-c", read]).current_dir(&dir).output().expect("it runs");
