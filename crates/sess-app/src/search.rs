@@ -80,7 +80,7 @@ pub struct Found {
 pub struct SearchHit {
     pub session: Listed,
     /// Give this to `read_session` as `around`.
-    pub message_id: String,
+    pub message: String,
     /// Its place in the transcript, with what is no message and what was taken back.
     pub seq: u64,
     #[serde(skip)]
@@ -88,7 +88,7 @@ pub struct SearchHit {
     #[schemars(with = "String")]
     pub role: Role,
     /// RFC 3339, UTC.
-    pub timestamp: String,
+    pub time: String,
     pub snippet: String,
 }
 
@@ -353,11 +353,11 @@ impl App {
             }
             let placed = SearchHit {
                 session: listed[&hit.session].clone(),
-                message_id: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
+                message: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
                 seq: hit.seq,
                 spot: Spot { key: session.key(), at: hit.at },
                 role: hit.role,
-                timestamp: hit.at.to_string(),
+                time: hit.at.to_string(),
                 snippet: seek.snippet(&hit.text),
             };
             hits.push(Placed { hit: placed, position: None });
@@ -433,11 +433,11 @@ impl Seek<'_> {
     fn hit(&self, session: &Session, message: &StoredMessage, body: &Body, text: &str) -> Placed {
         let hit = SearchHit {
             session: context::listed(session),
-            message_id: message.id.to_string(),
+            message: message.id.to_string(),
             seq: message.seq,
             spot: Spot { key: session.key.clone(), at: body.timestamp },
             role: body.role,
-            timestamp: body.timestamp.to_string(),
+            time: body.timestamp.to_string(),
             snippet: self.snippet(text),
         };
         Placed { hit, position: Some(message.position) }

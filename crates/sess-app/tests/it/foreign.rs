@@ -633,8 +633,7 @@ async fn mail_does_not_take_the_place_of_the_session_it_was_sent_to() {
     }
     assert!(by_prefix.transcript.contains("Write the fix"), "{}", by_prefix.transcript);
     let hit = app.search(&owner, &words("mail for you"), |_, _| {}).await.expect("found").hits.remove(0);
-    let ask =
-        ReadSession { session_id: hit.session.id, around: Some(hit.message_id), ..ReadSession::default() };
+    let ask = ReadSession { session_id: hit.session.id, around: Some(hit.message), ..ReadSession::default() };
     let around = app.read_session(&owner, &ask).await.expect("what was found can be read");
     assert!(around.transcript.contains("mail for you"), "{}", around.transcript);
 }
@@ -717,7 +716,7 @@ async fn the_number_of_a_message_is_one_wherever_it_is_told() {
         let page = app.transcript_page(&owner, &hit.session.id, None, 1_000, true).await.expect("a page");
         let message = page.messages.iter().find(|message| message.seq == hit.seq).expect("its message");
         let id = serde_json::from_str::<serde_json::Value>(message.json.get()).expect("JSON")["id"].clone();
-        assert_eq!(id, hit.message_id, "{}", hit.session.id);
+        assert_eq!(id, hit.message, "{}", hit.session.id);
         let around = async |around: String| {
             let ask = ReadSession {
                 session_id: hit.session.id.clone(),
@@ -729,7 +728,7 @@ async fn the_number_of_a_message_is_one_wherever_it_is_told() {
         };
         assert_eq!(
             around(hit.seq.to_string()).await,
-            around(hit.message_id.clone()).await,
+            around(hit.message.clone()).await,
             "{}",
             hit.session.id
         );

@@ -87,11 +87,11 @@ async fn a_hit_says_where_it_stands() {
     let hit = serde_json::to_value(&found.hits[0]).expect("JSON");
     assert_eq!(hit["session"]["title"], "the title");
     assert_eq!(
-        (&hit["seq"], &hit["role"], &hit["timestamp"]),
+        (&hit["seq"], &hit["role"], &hit["time"]),
         (&2.into(), &"assistant".into(), &"2026-11-01T12:02:00Z".into())
     );
     let page = world.store().messages(&session.id, sess_store::Span::Last, 1).await.expect("a page");
-    assert_eq!(hit["message_id"], page.messages[0].id.as_str());
+    assert_eq!(hit["message"], page.messages[0].id.as_str());
 }
 
 #[tokio::test]

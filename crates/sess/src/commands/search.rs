@@ -36,7 +36,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Search) -> anyho
     }
     let now = now();
     for hit in &found.hits {
-        let at = Timestamp::parse_rfc3339(&hit.timestamp).map(|at| ago(at, now)).unwrap_or_default();
+        let at = Timestamp::parse_rfc3339(&hit.time).map(|at| ago(at, now)).unwrap_or_default();
         let title = if hit.session.title.is_empty() { "(untitled)" } else { &hit.session.title };
         let (place, title) = (format!("{}#{}", hit.session.id, hit.seq), one_line(title));
         // The title gives way; where and when stay.

@@ -39,7 +39,7 @@ pub(in crate::gateway) async fn search(call: Call, access: Access) -> Result<Res
 }
 
 fn hit(app: &App, found: SearchHit) -> Result<search::SearchHit, sess_app::Error> {
-    let SearchHit { session, message_id, seq, spot, role, snippet, .. } = found;
+    let SearchHit { session, message, seq, spot, role, snippet, .. } = found;
     // Another agent's session is listed with its source before its id.
     let id = session.id.strip_prefix(&format!("{}:", session.source)).unwrap_or(&session.id).to_owned();
     Ok(search::SearchHit {
@@ -47,7 +47,7 @@ fn hit(app: &App, found: SearchHit) -> Result<search::SearchHit, sess_app::Error
         session_id: id,
         source: session.source,
         title: session.title,
-        message_id,
+        message_id: message,
         seq,
         role: match role {
             Role::User => messages::Role::User,
