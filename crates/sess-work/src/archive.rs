@@ -77,11 +77,7 @@ impl Work {
             Some(record) => Some(record.oid.clone()),
             None => self.archived(slug, seen)?,
         };
-        last.map_or(Ok(Vec::new()), |last| self.records_from(&last))
-    }
-
-    /// Returns a record and those before it, newest first.
-    pub(crate) fn records_from(&self, last: &Oid) -> Result<Vec<Claim>> {
+        let Some(last) = last else { return Ok(Vec::new()) };
         let count = format!("--max-count={RECORDS_MAX}");
         let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
         let oids: Vec<Oid> = told.lines().filter_map(|oid| oid.parse().ok()).collect();

@@ -289,8 +289,7 @@ impl Work {
                 // It may have been read a moment before the base, and have ended between the two.
                 self.repo.look()?.claims.remove(&slug)
             } else {
-                // If it cannot be ended now, the next look finds it again; until then it counts for nothing.
-                self.withdrawn(record)?
+                self.ended_late(record)?
             };
             match now {
                 Some(now) => drop(seen.view.claims.insert(slug, now)),
@@ -319,19 +318,23 @@ impl Work {
         Ok(false)
     }
 
-    /// Takes a claim back that nothing has followed: the ref is gone if it was made by that claim, so that the chain of
-    /// those before is what is read; else the claim has ended.
-    fn withdrawn(&self, record: &Record) -> Result<Option<Record>> {
-        let claims = self.records_from(&record.oid)?;
-        if claims.iter().any(|claim| claim.fence != record.claim.fence) {
-            return self.end_claim(record, Phase::Released, "it came too late");
-        }
+    /// Ends a claim that came too late: its ref goes if that claim made it, so that the chain of those before is what
+    /// is read; else, and where refs cannot be deleted, the claim is released.
+    fn ended_late(&self, record: &Record) -> Result<Option<Record>> {
         let slug = &record.claim.slug;
-        let gone = Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: None };
-        if let Moved::Rejected(words) = self.repo.advance(&[gone])? {
-            tracing::warn!(%words, %slug, "the claim that came too late could not be removed");
+        if self.repo.commit(&format!("{}^", record.oid))?.is_none() {
+            let gone = Move { name: self.repo.claim_ref(slug), from: Some(record.oid.clone()), to: None };
+            match self.repo.advance(&[gone])? {
+                Moved::Done => return Ok(None),
+                Moved::Overtaken { .. } => {}
+                Moved::Rejected(words) => tracing::debug!(%words, %slug, "the claim is released instead"),
+            }
         }
-        Ok(None)
+        if let Some(ended) = self.end_claim(record, Phase::Released, "it came too late")? {
+            return Ok(Some(ended));
+        }
+        // Somebody was faster; or it cannot be ended now, and the next look finds it again: it counts for nothing.
+        Ok(self.repo.look()?.claims.remove(slug).filter(|now| now.oid != record.oid))
     }
 
     /// Brings every directory to where its claim says it belongs.

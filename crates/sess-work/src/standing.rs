@@ -64,14 +64,10 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
 /// Whether a directory is not what was claimed. The claim came too late, then, or somebody moved the directory by hand:
 /// what the base has shown tells which.
 pub(crate) fn is_doubtful(dir: Option<State>, plan: Option<&Oid>, claim: &Claim) -> bool {
-    match (standing(dir, Some(claim)), dir) {
-        // Whoever has done anything with a claim goes by the plan that was claimed.
-        (Standing::Pending { to: State::Active, .. }, Some(State::Planned)) => {
-            claim.renewed_at == claim.claimed_at && claim.amendments.is_empty() && plan != Some(&claim.plan)
-        }
-        (Standing::Pending { to: State::Active, .. }, _) => true,
-        _ => false,
-    }
+    // Whoever has done anything with a claim has looked at the directory before, and works by the plan that was claimed.
+    let is_new = claim.renewed_at == claim.claimed_at && claim.amendments.is_empty();
+    let is_ahead = matches!(standing(dir, Some(claim)), Standing::Pending { to: State::Active, .. });
+    is_new && is_ahead && (dir != Some(State::Planned) || plan != Some(&claim.plan))
 }
 
 impl Standing {
@@ -277,14 +273,13 @@ mod tests {
         let doubtful = |claim: &Claim, plan: &Oid| -> Vec<State> {
             DIRS.into_iter().flatten().filter(|dir| is_doubtful(Some(*dir), Some(plan), claim)).collect()
         };
-        let elsewhere = [State::Drafting, State::Completed, State::Abandoned];
-        assert_eq!(doubtful(&fresh, &own), elsewhere);
+        assert_eq!(doubtful(&fresh, &own), [State::Drafting, State::Completed, State::Abandoned]);
         assert_eq!(
             doubtful(&fresh, &other),
             [State::Drafting, State::Planned, State::Completed, State::Abandoned]
         );
         let renewed = Claim { renewed_at: at(1), ..fresh };
-        assert_eq!(doubtful(&renewed, &other), elsewhere, "somebody works by the plan that was claimed");
+        assert_eq!(doubtful(&renewed, &other), [], "somebody works by the plan that was claimed");
         for phase in PHASES.into_iter().flatten().filter(|phase| *phase != Phase::Active) {
             assert_eq!(doubtful(&claim(phase), &other), [], "{phase:?}");
         }

@@ -237,14 +237,21 @@ fn what_went_through_is_done_although_others_came_right_after_it() {
 
 /// Has `main` at the remote become another commit as soon as a claim is there, as if that had been before.
 fn overtaken_by(lab: &Lab, commit: &str) {
-    let text = format!(
-        "#!/bin/sh\ngrep -q refs/intersession/claims || exit 0\nrm hooks/post-receive\n\
-         git update-ref refs/heads/main {commit}\n"
-    );
-    let hook = lab.hub().join("hooks/post-receive");
+    let once = "grep -q refs/intersession/claims || exit 0\nrm hooks/post-receive";
+    hook(lab, "post-receive", &format!("{once}\ngit update-ref refs/heads/main {commit}"));
+}
+
+/// Has the remote take only those changes of refs that `condition` is true for.
+fn guarded(lab: &Lab, condition: &str) -> PathBuf {
+    hook(lab, "update", condition)
+}
+
+fn hook(lab: &Lab, name: &str, script: &str) -> PathBuf {
+    let path = lab.hub().join("hooks").join(name);
     fs::create_dir_all(lab.hub().join("hooks")).expect("made");
-    fs::write(&hook, text).expect("written");
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    path
 }
 
 #[test]
@@ -363,6 +370,46 @@ fn a_claim_that_came_too_late_and_was_killed_is_ended_by_its_owner() {
 }
 
 #[test]
+fn a_claim_that_came_too_late_is_released_where_refs_cannot_be_deleted() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "drafting"));
+    guarded(&lab, "! expr $3 : '0*$' > /dev/null");
+    overtaken_by(&lab, &name);
+    ann.take(&slug, &bare()).expect("taken, and killed");
+    let carl = work(&lab.clone_named("carl"));
+    let seen = carl.roll_forward().expect("nothing is in the way");
+    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Drafting));
+    carl.ready(&slug).expect("planned again");
+    assert_eq!(carl.claim(&slug, &bare()).expect("nobody has it").record.claim.fence, 2);
+}
+
+#[test]
+fn a_claim_that_somebody_works_by_stays_when_its_directory_is_moved_by_hand() {
+    for owner_comes_first in [true, false] {
+        let lab = Lab::new();
+        let (ann, carl) = (work(&lab.clone_named("ann")), work(&lab.clone_named("carl")));
+        let (slug, name) = changed_by(&lab, &ann, "Moved", moved_to(&lab, "drafting"));
+        // Where nobody may push, the base does not show claims until a pull request is merged.
+        let hook = guarded(&lab, "[ $1 != refs/heads/main ]");
+        ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        ann.note(&slug, Note::Log, "begun").expect("logged");
+        lab.git(&lab.hub(), &["update-ref", "refs/heads/main", &name]);
+        fs::remove_file(&hook).expect("removed");
+        let own = || ann.note(&slug, Note::Log, "gone on").expect("it is still hers");
+        if owner_comes_first {
+            own();
+        }
+        let seen = carl.roll_forward().expect("nothing is in the way");
+        assert_eq!(seen.tree.state(&slug), Some(sess_work::State::Active), "the directory follows the claim");
+        let error = carl.claim(&slug, &bare()).expect_err("it is Ann's");
+        assert_eq!(error.kind, Kind::Claimed, "{error}");
+        own();
+        ann.complete(&slug, None).expect("completed");
+    }
+}
+
+#[test]
 fn a_plan_that_was_edited_right_before_a_claim_that_was_killed_is_the_one_that_counts() {
     for comes_first in ["ann", "carl"] {
         let lab = Lab::new();
@@ -404,11 +451,7 @@ fn a_claim_that_came_too_late_is_nobodys_where_the_base_cannot_be_pushed() {
     let other = planned(&carl, "Other");
     let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "completed"));
     carl.take(&other, &bare()).expect("taken, and not shown");
-    let protected = "#!/bin/sh\n[ \"$1\" != refs/heads/main ]\n";
-    let hook = lab.hub().join("hooks/update");
-    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
-    fs::write(&hook, protected).expect("written");
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+    guarded(&lab, "[ $1 != refs/heads/main ]");
     overtaken_by(&lab, &name);
     let error = ann.claim(&slug, &bare()).expect_err("it is completed");
     assert_eq!(error.kind, Kind::WrongState, "{error}");
