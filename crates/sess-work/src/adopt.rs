@@ -1,14 +1,15 @@
 //! Work that was begun without a session becomes one, where it is.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
 use crate::{
-    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
-    State, Work, drafting,
+    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Note, Oid, PLAN_FILE, Record, Result, Seen,
+    Slug, State, Work, drafting,
     projecting::{ENV_FILE, message, pause},
     templates,
     tree::{Edit, File},
@@ -252,8 +253,8 @@ impl Work {
             .to_owned())
     }
 
-    /// Brings what a session's branch lacks of a claim as the base shows it: the plan, whose it is now, and whatever is
-    /// not there at all.
+    /// Brings what a session's branch lacks of a claim as the base shows it: the plan, whose it is now, and whatever
+    /// it never had.
     pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record, base: &Oid) -> Result<()> {
         let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
         if tip == *base {
@@ -262,14 +263,21 @@ impl Work {
         let dir = State::Active.dir_of(slug);
         let known = self.repo.files_of(tip.as_str(), &dir)?;
         let mut shown = self.repo.files_of(base.as_str(), &dir)?;
-        let [plan, env] = [PLAN_FILE, ENV_FILE].map(|name| format!("{dir}/{name}"));
+        let [plan, env, worklog] =
+            [PLAN_FILE, ENV_FILE, Note::Log.file()].map(|name| format!("{dir}/{name}"));
         // Which may be amended since.
         if let Some(file) = shown.get_mut(&plan) {
             file.oid = record.claim.plan.clone();
         }
+        let shared = self.repo.git.run(["merge-base", "--end-of-options", tip.as_str(), base.as_str()])?;
+        let had = match shared.is_ok() {
+            true => self.repo.files_of(shared.text().trim(), &dir)?,
+            false => BTreeMap::new(),
+        };
         shown.retain(|path, file| match known.get(path) {
             Some(known) => known.oid != file.oid && (*path == plan || *path == env),
-            None => true,
+            // Whatever else it had somebody removed there.
+            None => [&plan, &env, &worklog].contains(&path) || !had.contains_key(path),
         });
         if shown.is_empty() {
             return Ok(());

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sess_core::Timestamp;
 
-use crate::{Oid, Slug};
+use crate::{Oid, Slug, projecting::one_line};
 
 /// One record. What a later version adds is kept by an older one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ impl Claim {
 
 /// Returns a name so that it cannot pass for more than that in a sentence, which may end with a command to run.
 fn folded(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
+    one_line(name).replace('`', " ")
 }
 
 /// Times as people read them: RFC 3339, UTC.

@@ -43,6 +43,7 @@ impl Work {
         let mut findings = Vec::new();
         self.remove_damaged(&before, &mut findings)?;
         self.repair_directories()?;
+        self.repair_workspaces(&mut findings)?;
         self.release_lost(&mut findings)?;
         let after = self.checkup(&self.see()?)?;
         for row in &mut checkup.rows {
@@ -162,7 +163,14 @@ impl Work {
     fn find_workspaces(&self, seen: &Seen, findings: &mut Vec<String>) -> Result<()> {
         for slug in self.workspaces_here()? {
             let standing = seen.standing(&slug);
-            let place = self.workspace_path(&slug).display().to_string();
+            let path = self.workspace_path(&slug);
+            let place = path.display().to_string();
+            if self.has_lost_git(&path) {
+                findings.push(format!(
+                    "the workspace {place} has lost what git keeps of it, and its files are all there: run `sess work doctor --repair`"
+                ));
+                continue;
+            }
             match standing.holder() {
                 None => findings.extend(self.left_workspace(&slug, seen)?),
                 Some(claim) if claim.owner.clone != self.owner.clone => findings.push(format!(
@@ -296,6 +304,23 @@ impl Work {
                     self.repo.remote.as_deref().unwrap_or(".")
                 )),
             }
+        }
+        Ok(())
+    }
+
+    /// Gives workspaces back what git keeps of them.
+    fn repair_workspaces(&self, findings: &mut Vec<String>) -> Result<()> {
+        for slug in self.workspaces_here()? {
+            let path = self.workspace_path(&slug);
+            if !self.has_lost_git(&path) {
+                continue;
+            }
+            self.restore_worktree(&slug, &path)?;
+            findings.push(format!(
+                "git knows the workspace {} again, on {}; its files are as they were",
+                path.display(),
+                slug.branch()
+            ));
         }
         Ok(())
     }

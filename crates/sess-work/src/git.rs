@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fmt,
+    fmt, fs,
     io::{self, Write as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -15,10 +15,12 @@ use std::{
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Kind, Result};
+use crate::{Error, Kind, Result, projecting::pause};
 
 /// How long a command that talks to a remote may take.
 const NETWORK_TIME_MAX: Duration = Duration::from_secs(120);
+/// How often a worktree that is being made is waited for.
+const TRIES_MAX: u32 = 8;
 /// What git has to be at least: it merges in memory since then.
 const VERSION_MIN: (u32, u32) = (2, 39);
 
@@ -234,6 +236,66 @@ impl Git {
         env: &[(&str, &str)],
         time_max: Option<Duration>,
     ) -> Result<Ended> {
+        let args: Vec<S> = args.into_iter().collect();
+        let mut ended = self.run_once(&args, input, env, time_max)?;
+        // Somebody is about to make a worktree: git dies of what it finds half made, before it does anything.
+        for _ in 0..TRIES_MAX {
+            if ended.is_ok() || half_made_worktree(&ended.stderr).is_none() {
+                break;
+            }
+            pause();
+            ended = self.run_once(&args, input, env, time_max)?;
+        }
+        match self.broken_worktree(&ended) {
+            Some(error) => Err(error),
+            None => Ok(ended),
+        }
+    }
+
+    /// Says that what git keeps of a worktree is not all there, when it died of that.
+    fn broken_worktree(&self, ended: &Ended) -> Option<Error> {
+        if ended.is_ok() {
+            return None;
+        }
+        if let Some(dir) = half_made_worktree(&ended.stderr) {
+            let dir = self.dir.join(dir);
+            let head = fs::read_to_string(dir.join("HEAD")).ok();
+            let place = crate::quoted(dir.display());
+            // Else it is one of the remote's.
+            return dir.is_dir().then(|| {
+                match head.filter(|head| !head.trim_matches(['0', '\n']).is_empty()) {
+                    None => Error::failed(format!(
+                        "git was stopped while it made the worktree of {place}, or is still at it"
+                    ))
+                    .next(format!("rm -r {place}")),
+                    Some(_) => {
+                        Error::failed(format!("{place}/commondir is empty, and git cannot go on without"))
+                            .next(format!("echo ../.. > {place}/commondir"))
+                    }
+                }
+            });
+        }
+        let gone =
+            ended.stderr.lines().find_map(|line| line.strip_prefix("fatal: not a git repository: "))?;
+        let common = Path::new(gone).parent().filter(|parent| parent.ends_with("worktrees"))?.parent()?;
+        let main = if common.ends_with(".git") { common.parent()? } else { common };
+        let message = format!(
+            "{} has lost what git keeps of a worktree, {gone}; its files are all there",
+            self.dir.display()
+        );
+        Some(
+            Error::failed(message)
+                .next(format!("cd {} && sess work doctor --repair", crate::quoted(main.display()))),
+        )
+    }
+
+    fn run_once<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        input: Option<&[u8]>,
+        env: &[(&str, &str)],
+        time_max: Option<Duration>,
+    ) -> Result<Ended> {
         let mut command = self.command();
         command.args(args).envs(env.iter().copied());
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -299,15 +361,11 @@ pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
     if is_disk_full(&words) {
         return Error::failed(format!("the disk is full: git {verb} could not write")).next("df -h .");
     }
-    if let Some(dir) = half_made_worktree(&words) {
-        let message = format!("git was stopped while it made the worktree {dir}, or is still at it");
-        return Error::failed(message).next(format!("rm -r {}", crate::quoted(dir)));
-    }
     left_lock(&words).unwrap_or_else(|| Error::failed(format!("git {verb} failed: {words}")))
 }
 
 /// Returns where git keeps what it knows of a worktree, when it says that this is not all there.
-pub(crate) fn half_made_worktree(words: &str) -> Option<&str> {
+fn half_made_worktree(words: &str) -> Option<&str> {
     let (_, rest) = words.split_once("failed to read ")?;
     rest.split_once("/commondir: ").map(|(dir, _)| dir)
 }

@@ -12,7 +12,7 @@ use crate::{
     Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
     State, Work,
     claim::User,
-    git::{failed, half_made_worktree, is_disk_full, words_of},
+    git::{is_disk_full, words_of},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
     templates,
     tree::Edit,
@@ -20,8 +20,6 @@ use crate::{
 
 /// How long a commit on the base branch is tried for, while others commit there, too.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a worktree that is being made is waited for.
-const TRIES_MAX: u32 = 8;
 /// Says who has what, for whoever reads the tree.
 pub(crate) const LOCK_FILE: &str = "sessions.lock";
 /// Who commits in a session, in its directory while it is active.
@@ -242,19 +240,7 @@ impl Work {
     /// Returns the checkouts of this clone, as git lists them.
     pub(crate) fn worktrees(&self) -> Result<Vec<Worktree>> {
         let asked = ["worktree", "list", "--porcelain", "-z"];
-        let mut listed = self.repo.git.run(asked)?;
-        // Somebody is about to make one, with our lock or without it: git dies of what it finds half made.
-        for _ in 0..TRIES_MAX {
-            if half_made_worktree(&listed.stderr).is_none() {
-                break;
-            }
-            pause();
-            listed = self.repo.git.run(asked)?;
-        }
-        if !listed.is_ok() {
-            return Err(failed(&asked, &listed));
-        }
-        let told = listed.text();
+        let told = self.repo.git.text(asked)?;
         let mut found: Vec<Worktree> = Vec::new();
         for line in told.split('\0') {
             if let Some(path) = line.strip_prefix("worktree ") {

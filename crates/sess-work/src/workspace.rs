@@ -82,8 +82,7 @@ impl Work {
             return id.is_ok_and(|id| id.trim() == self.owner.clone);
         }
         let real = |path: &Path| fs::canonicalize(path).ok();
-        let text = fs::read_to_string(&dir).unwrap_or_default();
-        let place = text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place));
+        let place = git_dir_of(checkout);
         // A worktree's own directory is two levels below what all share.
         let common = place.as_ref().and_then(|place| place.parent()?.parent()).and_then(real);
         common.is_some() && common == real(&self.repo.common)
@@ -248,6 +247,34 @@ impl Work {
         let asked = ["worktree", "add", "--force", "--quiet", "--end-of-options", &place, &slug.branch()];
         let added = self.repo.git.run(asked)?;
         if added.is_ok() { Ok(()) } else { Err(crate::git::failed(&asked, &added)) }
+    }
+
+    /// Whether a workspace has lost what git keeps of a worktree in the repository.
+    pub(crate) fn has_lost_git(&self, workspace: &Path) -> bool {
+        git_dir_of(workspace).is_some_and(|place| !place.exists())
+    }
+
+    /// Gives a workspace back what git keeps of a worktree. Its files stay as they are.
+    pub(crate) fn restore_worktree(&self, slug: &Slug, path: &Path) -> Result<()> {
+        let _turn = self.repo.lock("worktree")?;
+        let failed = |error| Error::failed(format!("cannot repair {}: {error}", path.display()));
+        let new = path.with_file_name(format!(".{slug}.new"));
+        let place = new.to_string_lossy();
+        let branch = slug.branch();
+        self.repo.git.text([
+            "worktree",
+            "add",
+            "--quiet",
+            "--no-checkout",
+            "--end-of-options",
+            &place,
+            &branch,
+        ])?;
+        fs::rename(new.join(".git"), path.join(".git")).map_err(failed)?;
+        fs::remove_dir(&new).map_err(failed)?;
+        self.repo.git.text(["worktree", "repair", "--end-of-options", &path.to_string_lossy()])?;
+        self.repo.git.at(path).text(["read-tree", "HEAD"])?;
+        Ok(())
     }
 
     /// Returns the remote that a clone of its own talks to.
@@ -652,6 +679,12 @@ impl Work {
         let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
     }
+}
+
+/// Returns where git keeps what it knows of a worktree, as its checkout says.
+fn git_dir_of(checkout: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(checkout.join(".git")).ok()?;
+    text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place))
 }
 
 /// Fails when git says of a file that it goes through one of these filters.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sess_work::{ClaimOptions, Draft, Kind, Land, Note, Settings, Slug, Work, Workspace};
+use sess_work::{ClaimOptions, Draft, Kind, Land, Note, Repo, Settings, Slug, Work, Workspace};
 
 use crate::lab::{Lab, planned, work, work_with};
 
@@ -239,4 +239,61 @@ fn half_a_clone_is_no_workspace() {
     let done = ann.complete(&slug, None).expect("completed");
     assert!(done.notices.iter().any(|notice| notice.contains("aside")), "{:?}", done.notices);
     assert_eq!(lab.git(&workspace, &["rev-parse", "HEAD"]), ends);
+}
+
+#[test]
+fn what_was_removed_on_the_branch_stays_removed_when_the_session_is_claimed_again() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Again");
+    let add = |name: &str| {
+        lab.git(&dir, &["pull", "--quiet"]);
+        let path = format!("_AGENTS/sessions/planned/{slug}/{name}");
+        fs::write(dir.join(&path), "for whoever does it\n").expect("written");
+        lab.git(&dir, &["add", &path]);
+        lab.git(&dir, &["commit", "--quiet", "-m", name]);
+        lab.git(&dir, &["push", "--quiet"]);
+    };
+    add("sketch.md");
+    let workspace = claimed(&ann, &slug);
+    let of_session = |name: &str| format!("_AGENTS/sessions/active/{slug}/{name}");
+    lab.git(&workspace, &["rm", "--quiet", &of_session("sketch.md")]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: done with the sketch")]);
+    ann.release(&slug, Some("later")).expect("released");
+    add("more.md");
+    let workspace = claimed(&ann, &slug);
+    assert!(!workspace.join(of_session("sketch.md")).exists(), "it was removed");
+    assert!(workspace.join(of_session("more.md")).is_file(), "it is new");
+}
+
+#[test]
+fn a_workspace_that_lost_what_git_keeps_of_it_is_told_of_and_repaired_where_it_is() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Lost");
+    let workspace = claimed(&ann, &slug);
+    let tip = commit(&lab, &workspace, "one.txt", &slug);
+    fs::write(workspace.join("one.txt"), "not yet committed\n").expect("written");
+    fs::remove_dir_all(dir.join(".git/worktrees")).expect("removed by hand");
+
+    let error = Repo::find(&workspace).expect_err("git does not know it");
+    assert_eq!(error.next_command(), format!("cd {} && sess work doctor --repair", dir.display()), "{error}");
+    let error = ann.complete(&slug, None).expect_err("git does not know it");
+    assert!(error.next_command().ends_with("sess work doctor --repair"), "{error}");
+    let findings = ann.doctor(false).expect("looked").findings;
+    assert!(findings.iter().any(|finding| finding.contains("has lost what git keeps of it")), "{findings:?}");
+
+    let findings = ann.doctor(true).expect("repaired").findings;
+    assert!(
+        matches!(findings.as_slice(), [told] if told.contains("git knows the workspace")),
+        "{findings:?}"
+    );
+    assert_eq!(lab.git(&workspace, &["rev-parse", "HEAD"]), tip);
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]).trim(), "M one.txt");
+    assert_eq!(ann.doctor(false).expect("looked").findings, [""; 0]);
+    lab.git(&workspace, &["commit", "--quiet", "--all", "-m", &format!("[{slug}] feat: the rest")]);
+    ann.complete(&slug, None).expect("completed");
+    assert!(!workspace.exists(), "it goes with its session");
 }

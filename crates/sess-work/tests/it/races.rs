@@ -494,28 +494,57 @@ fn many_clones_that_ask_for_the_next_one_get_one_each_as_long_as_there_are_some(
     assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), slugs.into_iter().collect());
 }
 
+fn shell(command: &str) {
+    let status = Command::new("sh").args(["-c", command]).status().expect("it runs");
+    assert!(status.success(), "{command}");
+}
+
 #[test]
-fn a_worktree_that_git_is_making_is_waited_for_and_one_that_stays_half_made_is_named() {
+fn a_worktree_that_git_is_making_is_waited_for() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
-    lab.git(&dir, &["remote", "remove", "origin"]);
     let ann = work(&dir);
-    let slugs = ["First", "Second"].map(|title| planned(&ann, title));
+    let slug = planned(&ann, "Waits");
     lab.git(&dir, &["worktree", "add", "--quiet", "--detach", "../theirs"]);
     let part = dir.join(".git/worktrees/theirs/commondir");
-    let whole = fs::read(&part).expect("git keeps it");
-    fs::write(&part, "").expect("as git has it for a moment");
-    let error = ann.claim(&slugs[0], &bare()).expect_err("git does not list it");
-    assert_eq!(error.next_command(), "rm -r .git/worktrees/theirs", "{error}");
-    let begun = Barrier::new(2);
+    let whole = part.with_extension("whole");
+    fs::rename(&part, &whole).expect("git keeps it");
+    shell(&format!("mkfifo {}", part.display()));
     thread::scope(|scope| {
         scope.spawn(|| {
-            begun.wait();
-            fs::write(&part, &whole).expect("as git has it then");
+            // Opened as soon as git reads it, who finds nothing in it: so it is for a moment.
+            let empty = fs::OpenOptions::new().write(true).open(&part).expect("a pipe");
+            fs::rename(&whole, &part).expect("as git has it then");
+            drop(empty);
         });
-        begun.wait();
-        ann.claim(&slugs[1], &bare()).expect("it is whole by then");
+        ann.claim(&slug, &ClaimOptions::default()).expect("it is whole by then");
     });
+    assert!(!whole.exists(), "git came to it");
+}
+
+#[test]
+fn a_worktree_that_git_cannot_read_is_named_with_what_repairs_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Stopped");
+    lab.git(&dir, &["worktree", "add", "--quiet", "--detach", "../theirs"]);
+    let place = dir.join(".git/worktrees/theirs");
+    fs::write(place.join("commondir"), "").expect("as after a loss of power");
+    let error = ann.claim(&slug, &bare()).expect_err("git cannot go on");
+    assert_eq!(error.kind, Kind::Failed, "the remote is well: {error}");
+    assert_eq!(error.next_command(), format!("echo ../.. > {}/commondir", place.display()), "{error}");
+    shell(&error.next_command());
+    ann.see().expect("git goes on");
+    assert_eq!(lab.git(&lab.path().join("theirs"), &["status", "--porcelain"]), "");
+
+    // A git that was stopped before the worktree had a commit.
+    fs::write(place.join("commondir"), "").expect("written");
+    fs::write(place.join("HEAD"), format!("{}\n", "0".repeat(40))).expect("written");
+    let error = ann.claim(&slug, &bare()).expect_err("git cannot go on");
+    assert_eq!(error.next_command(), format!("rm -r {}", place.display()), "{error}");
+    shell(&error.next_command());
+    ann.claim(&slug, &bare()).expect("claimed");
 }
 
 #[test]
