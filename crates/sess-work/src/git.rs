@@ -279,6 +279,9 @@ impl Git {
             ended.stderr.lines().find_map(|line| line.strip_prefix("fatal: not a git repository: "))?;
         let common = Path::new(gone).parent().filter(|parent| parent.ends_with("worktrees"))?.parent()?;
         let main = if common.ends_with(".git") { common.parent()? } else { common };
+        // Unless it was moved, together with what is below it.
+        let above = || self.dir.ancestors().skip(1).find(|dir| dir.join(".git").is_dir());
+        let main = if common.is_dir() { main } else { above().unwrap_or(main) };
         let message = format!(
             "{} has lost what git keeps of a worktree, {gone}; its files are all there",
             self.dir.display()
@@ -417,8 +420,14 @@ pub(crate) fn words_of(stderr: &str) -> String {
     if words.is_empty() { "it did not say why".to_owned() } else { words }
 }
 
-/// Has a command run in a session of its own: with no terminal to ask at, and as one group that can be ended.
+/// Has a command run with no terminal to ask at, and as one group that can be ended.
 fn apart(command: &mut Command) {
+    // Where there is no terminal to be kept from, it starts without a fork of this process, which would be a quarter of
+    // what 32 claims at once cost.
+    if fs::File::open("/dev/tty").is_err() {
+        command.process_group(0);
+        return;
+    }
     #[expect(unsafe_code, reason = "what happens between fork and exec can only be said this way")]
     // SAFETY: the closure makes one system call, which is allowed after fork in a process with threads; it does not
     // allocate, lock or panic.
