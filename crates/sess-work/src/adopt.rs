@@ -1,18 +1,17 @@
 //! Work that was begun without a session becomes one, where it is.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
 use crate::{
-    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Note, Oid, PLAN_FILE, Record, Result, Seen,
-    Slug, State, Work, drafting,
-    projecting::{ENV_FILE, message, pause},
+    ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
+    State, Work, drafting,
+    projecting::{message, pause},
     templates,
-    tree::{Edit, File},
+    tree::Edit,
 };
 
 /// How long it is tried for, while others commit on the base, too.
@@ -54,7 +53,7 @@ impl Work {
         if let Some(slug) = begun.slug().filter(|slug| drafting::is_taken(slug, &seen)) {
             // It was adopted before, and maybe not to the end.
             let claimed = self.claim(&slug, &ClaimOptions::default())?;
-            self.bring_plan(&slug, &claimed.record, &self.see_or_recall()?.view.base)?;
+            self.catch_up_with_base(&slug, &claimed.record, &self.see_or_recall()?.view.base)?;
             return Ok(claimed);
         }
         self.check_filters(&begun.tip)?;
@@ -251,41 +250,5 @@ impl Work {
         Ok(format!("This was begun on `{from}`, {what}:\n\n{}", commits.trim_end())
             .trim_end_matches([':', '\n'])
             .to_owned())
-    }
-
-    /// Brings what a session's branch lacks of a claim as the base shows it: the plan, whose it is now, and whatever
-    /// it never had.
-    pub(crate) fn bring_plan(&self, slug: &Slug, record: &Record, base: &Oid) -> Result<()> {
-        let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
-        if tip == *base {
-            return Ok(());
-        }
-        let dir = State::Active.dir_of(slug);
-        let known = self.repo.files_of(tip.as_str(), &dir)?;
-        let mut shown = self.repo.files_of(base.as_str(), &dir)?;
-        let [plan, env, worklog] =
-            [PLAN_FILE, ENV_FILE, Note::Log.file()].map(|name| format!("{dir}/{name}"));
-        // Which may be amended since.
-        if let Some(file) = shown.get_mut(&plan) {
-            file.oid = record.claim.plan.clone();
-        }
-        let shared = self.repo.git.run(["merge-base", "--end-of-options", tip.as_str(), base.as_str()])?;
-        let had = match shared.is_ok() {
-            true => self.repo.files_of(shared.text().trim(), &dir)?,
-            false => BTreeMap::new(),
-        };
-        shown.retain(|path, file| match known.get(path) {
-            Some(known) => known.oid != file.oid && (*path == plan || *path == env),
-            // Whatever else it had somebody removed there.
-            None => [&plan, &env, &worklog].contains(&path) || !had.contains_key(path),
-        });
-        if shown.is_empty() {
-            return Ok(());
-        }
-        let what = if shown.contains_key(&plan) { "Bring the plan" } else { "Take up session" };
-        let text = |(path, file): (String, File)| Ok((path, self.repo.text_of(&file.oid)?));
-        let files = shown.into_iter().map(text).collect::<Result<Vec<_>>>()?;
-        self.write_on_branch(slug, &files, &message(slug, what, &self.by(), Some(record)))?;
-        Ok(())
     }
 }

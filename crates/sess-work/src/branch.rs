@@ -1,10 +1,12 @@
 //! A session's branch in this clone: where it begins, what goes on it, and what keeps its commits.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use crate::{
-    Claim, Error, Move, Oid, Record, Result, Seen, Slug, State, Work,
+    Claim, Error, Move, Note, Oid, PLAN_FILE, Record, Result, Seen, Slug, State, Work,
     git::words_of,
+    projecting::{ENV_FILE, message},
+    refs::read_all,
     tree::{Edit, File, PLAIN},
     workspace::{is_inside, put, tidy_sessions},
 };
@@ -14,6 +16,23 @@ enum Instead {
     Shared,
     /// A branch that begins with the base.
     New,
+}
+
+/// What a file of a branch is to have.
+pub(crate) struct Content {
+    pub(crate) mode: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Content {
+    pub(crate) fn plain(text: String) -> Self {
+        Self { mode: PLAIN.to_owned(), bytes: text.into_bytes() }
+    }
+
+    /// Returns the mode that a file of a checkout has by that.
+    fn mode_here(&self) -> u32 {
+        if self.mode == PLAIN { 0o644 } else { 0o755 }
+    }
 }
 
 impl Work {
@@ -197,14 +216,60 @@ impl Work {
         })
     }
 
-    /// Commits files on the session's branch. A checkout of it follows, whatever else is changed there.
+    /// Commits on the session's branch what it lacks of a claim as the base shows it: the plan, whose the session is now,
+    /// and whatever the branch never had.
+    pub(crate) fn catch_up_with_base(&self, slug: &Slug, record: &Record, base: &Oid) -> Result<()> {
+        let tip = self.tip(slug)?.ok_or_else(|| Error::failed(format!("the branch of {slug} is gone")))?;
+        if tip == *base {
+            return Ok(());
+        }
+        let dir = State::Active.dir_of(slug);
+        let shared = self.repo.git.run(["merge-base", "--end-of-options", tip.as_str(), base.as_str()])?;
+        let had = match shared.is_ok() {
+            true => self.repo.files_of(shared.text().trim(), &dir)?,
+            false => BTreeMap::new(),
+        };
+        let known = self.repo.files_of(tip.as_str(), &dir)?;
+        let mut shown = self.repo.files_of(base.as_str(), &dir)?;
+        let [plan, env, worklog] =
+            [PLAN_FILE, ENV_FILE, Note::Log.file()].map(|name| format!("{dir}/{name}"));
+        // Which may be amended since.
+        if let Some(file) = shown.get_mut(&plan) {
+            file.oid = record.claim.plan.clone();
+        }
+        let (renewed, needed) = ([&plan, &env], [&plan, &env, &worklog]);
+        // Links lead out of what the session has.
+        shown.retain(|_, file| file.mode.starts_with("100"));
+        shown.retain(|path, file| match known.get(path) {
+            Some(known) => known.oid != file.oid && renewed.contains(&path),
+            // Whatever else it had somebody removed there.
+            None => !had.contains_key(path) || needed.contains(&path),
+        });
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let what = if shown.contains_key(&plan) { "Bring the plan" } else { "Take up session" };
+        let message = message(slug, what, &self.by(), Some(record));
+        let names: Vec<String> = shown.values().map(|file| file.oid.to_string()).collect();
+        let read = read_all(&self.repo.git, &names)?;
+        let content = |((path, file), bytes): ((String, File), Option<Vec<u8>>)| {
+            let bytes = bytes.ok_or_else(|| Error::failed(format!("the object {} is missing", file.oid)))?;
+            Ok((path, Content { mode: file.mode, bytes }))
+        };
+        let files = shown.into_iter().zip(read).map(content).collect::<Result<Vec<_>>>()?;
+        self.change_on_branch(slug, &message, |_| Ok(files))?;
+        Ok(())
+    }
+
+    /// Commits texts on the session's branch. A checkout of it follows, whatever else is changed there.
     pub(crate) fn write_on_branch(
         &self,
         slug: &Slug,
         files: &[(String, String)],
         message: &str,
     ) -> Result<Oid> {
-        self.change_on_branch(slug, message, |_| Ok(files.to_vec()))
+        let file = |(path, text): &(String, String)| (path.clone(), Content::plain(text.clone()));
+        self.change_on_branch(slug, message, |_| Ok(files.iter().map(file).collect()))
     }
 
     /// As [`Self::write_on_branch`], with what `files` makes of the text that a path has now: in the checkout, where
@@ -213,7 +278,7 @@ impl Work {
         &self,
         slug: &Slug,
         message: &str,
-        files: impl FnOnce(&dyn Fn(&str) -> Result<Option<String>>) -> Result<Vec<(String, String)>>,
+        files: impl FnOnce(&dyn Fn(&str) -> Result<Option<String>>) -> Result<Vec<(String, Content)>>,
     ) -> Result<Oid> {
         let workspace = self.workspace(slug);
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
@@ -251,11 +316,9 @@ impl Work {
                 .next(format!("ls -l {}", crate::quoted(path.display()))));
         }
         let mut edits = Vec::new();
-        for (path, text) in files {
-            edits.push(Edit::Put(
-                path.clone(),
-                File { mode: PLAIN.to_owned(), oid: repo.write_blob(text.as_bytes())? },
-            ));
+        for (path, Content { mode, bytes }) in files {
+            let file = File { mode: mode.clone(), oid: repo.write_blob(bytes)? };
+            edits.push(Edit::Put(path.clone(), file));
         }
         let tree = repo.edited(&tip, &edits)?;
         if tree == repo.git.oid(["rev-parse", &format!("{tip}^{{tree}}")])? {
@@ -264,10 +327,10 @@ impl Work {
         let commit = self.commit_as_session(&repo, slug, &tree, &tip, message)?;
         git.text(["update-ref", &name, commit.as_str(), tip.as_str()])?;
         if let Some(path) = &workspace {
-            for (edit, (name, text)) in edits.iter().zip(files) {
+            for (edit, (name, content)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
-                put(&path.join(name), text)?;
+                put(&path.join(name), &content.bytes, content.mode_here())?;
             }
             tidy_sessions(&git);
         }

@@ -279,7 +279,7 @@ impl Work {
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
-            self.bring_plan(slug, &record, start)?;
+            self.catch_up_with_base(slug, &record, start)?;
         }
         if let Some(path) = &workspace {
             self.keep_fence(path, &record)?;

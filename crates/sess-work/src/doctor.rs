@@ -315,12 +315,18 @@ impl Work {
             if !self.has_lost_git(&path) {
                 continue;
             }
-            self.restore_worktree(&slug, &path)?;
-            findings.push(format!(
-                "git knows the workspace {} again, on {}; its files are as they were",
-                path.display(),
-                slug.branch()
-            ));
+            let (place, branch) = (path.display(), slug.branch());
+            // One that cannot be repaired is no reason to leave the others as they are.
+            findings.push(match self.restore_worktree(&slug, &path) {
+                Ok(()) => {
+                    format!("git knows the workspace {place} again, on {branch}; its files are as they were")
+                }
+                Err(error) => format!(
+                    "the workspace {place} has lost what git keeps of it, and cannot be repaired: {}: run `{}`",
+                    error.message(),
+                    error.next_command()
+                ),
+            });
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! What is written down while the work goes on, on the session's branch.
 
 use crate::{
-    Draft, Error, Kind, Record, Result, Seen, Slug, State, Work, projecting::message, state::learnings_dir,
+    Draft, Error, Kind, Record, Result, Seen, Slug, State, Work, branch::Content, projecting::message,
+    state::learnings_dir,
 };
 
 /// Where a note goes.
@@ -104,7 +105,7 @@ impl Work {
         self.change_on_branch(slug, &message, |now| {
             let before = now(&path)?.unwrap_or_else(|| note.heading(slug));
             let lead = if before.ends_with('\n') { "" } else { "\n" };
-            Ok(vec![(path.clone(), format!("{before}{lead}{line}"))])
+            Ok(vec![(path.clone(), Content::plain(format!("{before}{lead}{line}")))])
         })?;
         Ok(())
     }

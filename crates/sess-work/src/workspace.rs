@@ -258,22 +258,33 @@ impl Work {
     pub(crate) fn restore_worktree(&self, slug: &Slug, path: &Path) -> Result<()> {
         let _turn = self.repo.lock("worktree")?;
         let failed = |error| Error::failed(format!("cannot repair {}: {error}", path.display()));
-        let new = path.with_file_name(format!(".{slug}.new"));
-        let place = new.to_string_lossy();
+        let repair =
+            || self.repo.git.run(["worktree", "repair", "--end-of-options", &path.to_string_lossy()]);
+        // All that one needs that was moved together with its repository.
+        repair()?;
+        if !self.has_lost_git(path) {
+            return Ok(());
+        }
         let branch = slug.branch();
-        self.repo.git.text([
-            "worktree",
-            "add",
-            "--quiet",
-            "--no-checkout",
-            "--end-of-options",
-            &place,
-            &branch,
-        ])?;
+        if self.repo.commit(&slug.branch_ref())?.is_none() {
+            let remote = self.repo.remote.as_deref().unwrap_or("<remote>");
+            return Err(Error::failed(format!("{branch} is not in this clone"))
+                .next(format!("git fetch {remote} {branch}:{branch} && sess work doctor --repair")));
+        }
+        let new = path.with_file_name(format!(".{slug}.new"));
+        // Of a repair that was stopped.
+        if new.exists() {
+            fs::remove_dir_all(&new).map_err(failed)?;
+        }
+        let place = new.to_string_lossy();
+        // Forced, because git may know one by that name from then.
+        let add = ["worktree", "add", "--force", "--quiet", "--no-checkout", "--end-of-options"];
+        self.repo.git.text(add.into_iter().chain([&*place, &*branch]))?;
+        self.repo.git.at(&new).text(["read-tree", "HEAD"])?;
+        // Last, because it says that nothing is lost any more.
         fs::rename(new.join(".git"), path.join(".git")).map_err(failed)?;
         fs::remove_dir(&new).map_err(failed)?;
-        self.repo.git.text(["worktree", "repair", "--end-of-options", &path.to_string_lossy()])?;
-        self.repo.git.at(path).text(["read-tree", "HEAD"])?;
+        repair()?;
         Ok(())
     }
 
@@ -506,7 +517,7 @@ impl Work {
             if staged != before && staged != now {
                 continue;
             }
-            put(&path, &git.text(["cat-file", "blob", &blob])?)?;
+            put(&path, &git.run(["cat-file", "blob", &blob])?.stdout, OPEN_MODE)?;
             git.text(["update-index", "--add", "--cacheinfo", &format!("{PLAIN},{blob},{name}")])?;
             is_any = true;
         }
@@ -773,9 +784,9 @@ pub(crate) fn is_inside(dir: &Path, name: &str) -> bool {
 }
 
 /// Writes a file of a workspace whole or not at all, also when it was marked as frozen.
-pub(crate) fn put(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot write {}: {error}", path.display()));
     let dir = path.parent().ok_or_else(|| Error::failed(format!("{} has no directory", path.display())))?;
     fs::create_dir_all(dir).map_err(failed)?;
-    write_whole(path, text.as_bytes(), OPEN_MODE).map_err(failed)
+    write_whole(path, bytes, mode).map_err(failed)
 }

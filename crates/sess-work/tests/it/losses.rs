@@ -297,3 +297,76 @@ fn a_workspace_that_lost_what_git_keeps_of_it_is_told_of_and_repaired_where_it_i
     ann.complete(&slug, None).expect("completed");
     assert!(!workspace.exists(), "it goes with its session");
 }
+
+#[test]
+fn workspaces_that_were_moved_with_their_repository_are_repaired() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slugs = ["One", "Two"].map(|title| planned(&ann, title));
+    for slug in &slugs {
+        commit(&lab, &claimed(&ann, slug), "one.txt", slug);
+    }
+    // Of one of them the branch is lost, too, which must not be in the way of the other.
+    let kept = lab.git(&dir, &["rev-parse", &format!("session/{}", slugs[1])]);
+    let moved = lab.path().join("moved");
+    fs::rename(&dir, &moved).expect("moved");
+    lab.git(&moved, &["update-ref", "-d", &format!("refs/heads/session/{}", slugs[1])]);
+    fs::remove_dir_all(moved.join(format!(".git/worktrees/{}", slugs[1]))).expect("removed by hand");
+    let workspace = moved.join(".sessions").join(slugs[0].as_str());
+    let error = Repo::find(&workspace).expect_err("git looks for it where it was");
+    assert_eq!(
+        error.next_command(),
+        format!("cd {} && sess work doctor --repair", moved.display()),
+        "{error}"
+    );
+    let ann = work(&moved);
+    let findings = ann.doctor(true).expect("repaired").findings;
+    assert!(findings.iter().any(|told| told.contains("git knows the workspace")), "{findings:?}");
+    let left = findings.iter().find(|told| told.contains("cannot be repaired")).expect("it says so");
+    let branch = format!("session/{}", slugs[1]);
+    assert!(left.contains(&format!("run `git fetch origin {branch}:{branch} && ")), "{left}");
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+    ann.complete(&slugs[0], None).expect("completed");
+
+    // A repair that was stopped is begun anew.
+    lab.git(&moved, &["update-ref", &format!("refs/heads/{branch}"), &kept]);
+    let half = moved.join(".sessions").join(format!(".{}.new", slugs[1]));
+    let place = half.to_string_lossy().into_owned();
+    lab.git(&moved, &["worktree", "add", "--quiet", "--no-checkout", &place, &branch]);
+    ann.doctor(true).expect("repaired");
+    assert!(!half.exists(), "nothing is left beside it");
+    let workspace = moved.join(".sessions").join(slugs[1].as_str());
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+    assert_eq!(lab.git(&workspace, &["rev-parse", "HEAD"]), kept);
+    ann.complete(&slugs[1], None).expect("completed");
+}
+
+#[test]
+fn whatever_lies_beside_a_plan_comes_to_the_next_claim_as_it_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let picture = [0x89, b'P', b'N', b'G', 0xff, 0x00, b'\n'];
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Pictures");
+    claimed(&ann, &slug);
+    ann.note(&slug, Note::Log, "begun").expect("logged");
+    ann.release(&slug, None).expect("released");
+    let bob = lab.clone_named("bob");
+    let dir = format!("_AGENTS/sessions/planned/{slug}");
+    fs::write(bob.join(&dir).join("mockup.png"), picture).expect("written");
+    fs::write(bob.join(&dir).join("try.sh"), "#!/bin/sh\n").expect("written");
+    fs::set_permissions(bob.join(&dir).join("try.sh"), fs::Permissions::from_mode(0o755)).expect("set");
+    lab.git(&bob, &["add", "."]);
+    lab.git(&bob, &["commit", "--quiet", "-m", "a picture"]);
+    lab.git(&bob, &["push", "--quiet", "origin", "HEAD:main"]);
+    let here = claimed(&ann, &slug).join(format!("_AGENTS/sessions/active/{slug}"));
+    assert_eq!(fs::read(here.join("mockup.png")).expect("read"), picture);
+    assert_eq!(lab.git(&here, &["status", "--porcelain"]), "");
+    ann.complete(&slug, None).expect("completed");
+    let there = |name: &str| format!("main:_AGENTS/sessions/completed/{slug}/{name}");
+    let ours = lab.git(&bob, &["hash-object", &format!("{dir}/mockup.png")]);
+    assert_eq!(lab.git(&lab.hub(), &["rev-parse", &there("mockup.png")]), ours);
+    let told = lab.git(&lab.hub(), &["ls-tree", "-r", "main", "_AGENTS/sessions/completed"]);
+    assert!(told.lines().any(|line| line.starts_with("100755 ") && line.ends_with("/try.sh")), "{told}");
+}
