@@ -27,10 +27,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sess_work::{ClaimOptions, Kind, Seen, Slug, Work, Workspace};
+use sess_work::{Kind, Seen, Slug, Work};
 
 use crate::{
-    lab::Lab,
+    lab::{Lab, bare, take},
     many::{clones, planned_many},
 };
 
@@ -73,10 +73,6 @@ fn main() -> ExitCode {
 )]
 fn scale() -> f64 {
     std::env::var("SESS_BENCH_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
-}
-
-fn bare() -> ClaimOptions {
-    ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -142,7 +138,7 @@ fn different(count: usize, files: usize) {
         })));
         let (_lab, workers, slugs) = stage(count, files, &name);
         let took = together(&workers, |n, (_, work), through| {
-            work.take(&slugs[n], &bare()).expect("nobody else wants it");
+            take(work, &slugs[n]).expect("nobody else wants it");
             through();
         });
         looked.push(rate(took));
@@ -202,7 +198,7 @@ fn same(count: usize) {
     let workers = clones(&lab, count);
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for slug in planned_many(&lab, &format!("same-{count}"), ROUNDS) {
-        let took = together(&workers, |_, (_, work), through| match work.take(&slug, &bare()) {
+        let took = together(&workers, |_, (_, work), through| match take(work, &slug) {
             Ok(_) => {
                 through();
                 work.claim(&slug, &bare()).expect("it goes on");

@@ -165,6 +165,12 @@ impl Claim {
         self.phase == Phase::Active && self.lapses_at() <= now
     }
 
+    /// Whether nobody has done anything by it since it was made. Who has, has looked at the directory and renewed it; a
+    /// takeover, which says why, goes on with what somebody did.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.renewed_at == self.claimed_at && self.amendments.is_empty() && self.reason.is_none()
+    }
+
     /// Whether the work is done, and waits to be merged by others.
     pub fn waits(&self) -> bool {
         self.phase == Phase::Landing
@@ -188,7 +194,7 @@ impl Claim {
 }
 
 /// Returns a name so that it cannot pass for more than that in a sentence, which may end with a command to run.
-fn folded(name: &str) -> String {
+pub(crate) fn folded(name: &str) -> String {
     one_line(name).replace('`', " ")
 }
 
@@ -211,6 +217,22 @@ mod rfc3339 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_renewed_amended_or_took_over_a_claim_works_by_it() {
+        let oid = || "0".repeat(40).parse::<Oid>().expect("an object");
+        let fresh = crate::standing::tests::claim(Phase::Active);
+        assert!(fresh.is_untouched());
+        let at = Timestamp::from_millis_clamped(fresh.claimed_at.as_millis() + 1);
+        let amendment = Amendment { at, from: oid(), to: oid(), reason: "it was wrong".to_owned() };
+        for touched in [
+            Claim { renewed_at: at, ..fresh.clone() },
+            Claim { amendments: vec![amendment], ..fresh.clone() },
+            Claim { reason: Some("its lease had lapsed".to_owned()), ..fresh.clone() },
+        ] {
+            assert!(!touched.is_untouched(), "{touched:?}");
+        }
+    }
 
     #[test]
     fn a_name_in_a_sentence_is_no_command() {

@@ -38,39 +38,23 @@ pub struct Claimed {
 impl Work {
     /// Takes a planned session; again by its owner, goes on with it.
     pub fn claim(&self, slug: &Slug, options: &ClaimOptions) -> Result<Claimed> {
-        self.until_taken(slug, options, |seen, record, is_resumed| {
-            self.settled(seen, record, options, is_resumed)
-        })
-    }
-
-    /// Takes a session as far as that nobody else can, and says whether it was the caller's already.
-    ///
-    /// What people see in the repository and the workspace follow with [`Work::claim`].
-    pub fn take(&self, slug: &Slug, options: &ClaimOptions) -> Result<(Record, bool)> {
-        self.until_taken(slug, options, |_, record, is_resumed| Ok(Some((record, is_resumed))))
-    }
-
-    /// Takes a session and goes on with `then`, again for as long as somebody else is faster: they may have given it
-    /// back already, and the next look tells.
-    fn until_taken<T>(
-        &self,
-        slug: &Slug,
-        options: &ClaimOptions,
-        then: impl Fn(Seen, Record, bool) -> Result<Option<T>>,
-    ) -> Result<T> {
+        // Whoever was faster may have given it back already: the next look tells.
         for _ in 0..TRIES_MAX {
             let mut seen = self.see()?;
             self.end_late(&mut seen)?;
             let Some((record, is_resumed)) = self.take_seen(slug, &mut seen, options)? else { continue };
-            if let Some(done) = then(seen, record, is_resumed)? {
-                return Ok(done);
+            if let Some(claimed) = self.settled(seen, record, options, is_resumed)? {
+                return Ok(claimed);
             }
         }
         Err(Error::new(Kind::Claimed, format!("others are after {slug} all the time"))
             .next("sess work list --ready"))
     }
 
-    /// As [`Self::take`], from what was seen a moment ago; `None` when somebody else was faster since.
+    /// Takes a session, from what was seen a moment ago, as far as that nobody else can; says whether it was the caller's
+    /// already, and `None` when somebody else was faster since.
+    ///
+    /// What people see in the repository and the workspace follow with [`Work::claim`].
     pub fn take_seen(
         &self,
         slug: &Slug,
@@ -86,7 +70,10 @@ impl Work {
         let claim = self.new_claim(slug, seen, options)?;
         self.check_leftover(slug, seen, &claim)?;
         let before = seen.record(slug).map(|record| &record.oid);
-        let oid = self.repo.write_claim(&claim, &before.into_iter().collect::<Vec<_>>())?;
+        // The remote has most of it already.
+        let state = seen.tree.state(slug).unwrap_or(State::Planned);
+        let dir = format!("{}:{}", seen.view.base, state.dir_of(slug));
+        let oid = self.repo.write_claim_with(&dir, &claim, &before.into_iter().collect::<Vec<_>>())?;
         let record = Record { oid, claim };
         self.check_projection(seen, &record)?;
         match self.moved_claim(slug, before, &record.oid, None)? {
@@ -160,7 +147,8 @@ impl Work {
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
         })?;
-        let brief = Brief::of(slug, &self.repo.text_of(&plan.oid)?)?;
+        let (plan, amendments) = amended(slug, &plan.oid, seen);
+        let brief = Brief::of(slug, &self.repo.text_of(&plan)?)?;
         // Somebody may have pushed it by hand.
         brief.check_ready(slug)?;
         let unmet = unmet(&brief, seen);
@@ -171,7 +159,8 @@ impl Work {
             ))
             .next(format!("sess work claim {slug} --ignore-dependencies")));
         }
-        self.first_claim(slug, &plan.oid, seen, options)
+        let claim = self.first_claim(slug, &plan, seen, options)?;
+        Ok(Claim { amendments, ..claim })
     }
 
     /// Returns the record that a claim of a plan begins with.
@@ -216,7 +205,7 @@ impl Work {
     pub(crate) fn settled(
         &self,
         seen: Seen,
-        record: Record,
+        mut record: Record,
         options: &ClaimOptions,
         is_resumed: bool,
     ) -> Result<Option<Claimed>> {
@@ -225,26 +214,30 @@ impl Work {
         let mut notices = Vec::new();
         // As it was seen before the claim: whoever had the session could not share anything more since.
         let shared = seen.shared_tip(&slug).cloned();
-        let Some(start) = self.shown(seen, &record, &mut notices).map_err(although)? else { return Ok(None) };
+        let Some(start) = self.shown(seen, &mut record, &mut notices).map_err(although)? else {
+            return Ok(None);
+        };
         self.placed(&start, shared.as_ref(), record, options, is_resumed, notices).map(Some).map_err(although)
     }
 
     /// Shows a claim on the base, and returns where its branch begins; `None` when it has ended instead.
-    fn shown(&self, seen: Seen, record: &Record, notices: &mut Vec<String>) -> Result<Option<Oid>> {
-        let slug = &record.claim.slug;
+    fn shown(&self, seen: Seen, record: &mut Record, notices: &mut Vec<String>) -> Result<Option<Oid>> {
+        let (slug, fence) = (&record.claim.slug.clone(), record.claim.fence);
         let is_ours = |seen: &Seen| {
             let standing = seen.standing(slug);
-            standing
-                .holder()
-                .is_some_and(|now| now.owner.includes(&self.owner) && now.fence == record.claim.fence)
+            standing.holder().is_some_and(|now| now.owner.includes(&self.owner) && now.fence == fence)
         };
         match self.roll_forward_from(seen) {
             Ok(seen) => Ok(is_ours(&seen).then_some(seen.view.base)),
             Err(error) => {
-                let seen = self.see_or_recall()?;
+                // Where the base does not show it, that it is worked by is only told by a renewal.
+                let seen = self.kept(slug, self.see_or_recall()?);
                 // It may have ended on the way, which nobody can tell who sees only what there was.
                 if !seen.view.is_old && !is_ours(&seen) {
                     return Ok(None);
+                }
+                if let Some(now) = seen.record(slug) {
+                    record.clone_from(now);
                 }
                 // The claim stands; whoever comes next makes up for it.
                 notices.push(format!(
@@ -319,7 +312,7 @@ impl Work {
         claim.agent.clone_from(&self.who.agent);
         claim.host.clone_from(&self.who.host);
         claim.pid = self.who.pid;
-        claim.fence += 1;
+        claim.fence = claim.fence.saturating_add(1);
         claim.lease_seconds = options.lease_seconds.unwrap_or(self.settings.lease.as_secs());
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
@@ -348,8 +341,12 @@ impl Work {
 
     /// Says who was faster.
     pub(crate) fn overtaken(&self, slug: &Slug) -> Result<Error> {
-        let told = self.see()?.standing(slug).holder().map(|claim| claim.told(self.now()));
-        let told = told.unwrap_or_else(|| format!("{slug} was given back meanwhile"));
+        let standing = self.see()?.standing(slug);
+        let told = match (standing.holder(), standing.state()) {
+            (Some(claim), _) => claim.told(self.now()),
+            (None, Some(state)) => format!("others were faster, and {slug} is {state} by now"),
+            (None, None) => format!("{slug} was removed meanwhile"),
+        };
         Ok(Error::new(Kind::Claimed, told).next(format!("sess work show {slug}")))
     }
 
@@ -722,6 +719,17 @@ impl Work {
 pub(crate) fn is_renewal(old: &Claim, new: &Claim) -> bool {
     let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
     renewed == *new
+}
+
+/// Returns the plan that whoever claims a session works by, and how it came to be: one that was amended before the
+/// session was given back, where the base does not show that yet.
+fn amended(slug: &Slug, shown: &Oid, seen: &Seen) -> (Oid, Vec<Amendment>) {
+    let before = seen.record(slug).map(|record| &record.claim);
+    let amended = before.filter(|claim| {
+        claim.phase == Phase::Released && claim.amendments.first().is_some_and(|first| first.from == *shown)
+    });
+    amended
+        .map_or_else(|| (shown.clone(), Vec::new()), |claim| (claim.plan.clone(), claim.amendments.clone()))
 }
 
 /// Returns what a plan depends on and is not completed.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     Brief, Claim, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
     Work,
+    claim::folded,
     listing::without_plan,
     projecting::{ENV_FILE, Step, message},
     tree::Edit,
@@ -132,6 +133,9 @@ impl Work {
                     format!("it was landed, and {base} does not have it any more: {base} was rewritten"),
                     Some(next),
                 )
+            }
+            Standing::Pending { .. } if seen.is_doubtful(&slug) => {
+                ("its claim may have come too late: the next verb ends it then".to_owned(), repair())
             }
             Standing::Pending { to, .. } if self.settings.land == Land::Pr => (
                 format!(
@@ -437,5 +441,5 @@ impl Work {
 
 fn told_shortly(claim: &Claim) -> String {
     let phase = claim.phase.as_str();
-    format!("{phase}, fence {}, {} on {}", claim.fence, claim.user.name, claim.host)
+    format!("{phase}, fence {}, {} on {}", claim.fence, folded(&claim.user.name), folded(&claim.host))
 }

@@ -149,7 +149,7 @@ impl Work {
             self.check(Verb::Retry, slug, seen)?;
             let Some(entry) = seen.tree.entries.get(slug) else { return Ok(None) };
             let before = seen.record(slug).map_or(1, |record| record.claim.attempt);
-            attempt = before + 1;
+            attempt = before.saturating_add(1);
             let (old, new) = (State::Abandoned.dir_of(slug), State::Planned.dir_of(slug));
             let mut edits = Vec::new();
             for (name, file) in &entry.files {
@@ -175,7 +175,7 @@ impl Work {
         let mut claim = record.claim.clone();
         (claim.claimed_at, claim.renewed_at) = (self.now(), self.now());
         claim.phase = Phase::Released;
-        claim.attempt += 1;
+        claim.attempt = claim.attempt.saturating_add(1);
         claim.amendments.clear();
         claim.landed = None;
         claim.reason = Some(format!("planned anew by {}", self.by()));

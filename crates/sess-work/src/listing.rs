@@ -164,6 +164,9 @@ impl Work {
         let now = self.now();
         let damage = seen.damage(&slug);
         let note = trouble(&slug, seen).or_else(|| match &standing {
+            Standing::Pending { .. } if seen.is_doubtful(&slug) => {
+                Some("its claim may have come too late: the next verb ends it then".to_owned())
+            }
             Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
             _ => unready.clone(),

@@ -6,6 +6,7 @@ use sess_core::mention::first_of;
 
 use crate::{
     Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
+    claim::folded,
     projecting::LOCK_FILE,
     state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
 };
@@ -137,6 +138,7 @@ impl Work {
         let asked = ["log", "--max-count=1", "--format=%h%x09%an", seen.view.base.as_str(), "--", &path];
         let told = self.repo.git.text(asked)?;
         let (commit, author) = told.trim().split_once('\t').unwrap_or(("?", "somebody"));
+        let author = folded(author);
         Ok(Some(BasePlan {
             told: format!(
                 "SESSION.md of {slug} was changed on {} by {author} in {commit}, and is not the plan that is worked by",

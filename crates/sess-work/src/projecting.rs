@@ -268,16 +268,21 @@ impl Work {
 
     /// Ends the claims that came too late: others had finished the session, or changed its plan or taken it back,
     /// before, and whoever claimed it had not seen that yet.
+    ///
+    /// Whoever moves directories after their claims does this first: it tells those that are to be moved from those
+    /// that only seem so.
     pub(crate) fn end_late(&self, seen: &mut Seen) -> Result<()> {
+        if !seen.slugs().iter().any(|slug| seen.is_contradicted(slug)) {
+            return Ok(());
+        }
+        // The base and the claims are read one after the other, while others move both: what another look finds is so.
+        *seen = self.see()?;
         for slug in seen.slugs() {
             let Some(record) = seen.record(&slug).filter(|_| seen.is_doubtful(&slug)) else { continue };
-            let now = if self.was_shown(record, &seen.view.base)? {
-                // It may have been read a moment before the base, and have ended between the two.
-                self.repo.look()?.claims.remove(&slug)
-            } else {
-                self.ended_late(record)?
-            };
-            match now {
+            if self.was_shown(record, &seen.view.base)? {
+                continue;
+            }
+            match self.ended_late(record)? {
                 Some(now) => drop(seen.view.claims.insert(slug, now)),
                 None => drop(seen.view.claims.remove(&slug)),
             }
@@ -286,7 +291,7 @@ impl Work {
     }
 
     /// Whether the base has shown a claim: what is not as it says then was moved by hand.
-    fn was_shown(&self, record: &Record, base: &Oid) -> Result<bool> {
+    pub(crate) fn was_shown(&self, record: &Record, base: &Oid) -> Result<bool> {
         let claim = &record.claim;
         // What was rewritten, or is beyond the end of a shallow clone, tells nothing.
         if !self.repo.is_ancestor(&claim.base_commit, base)? {

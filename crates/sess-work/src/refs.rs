@@ -16,7 +16,6 @@ use crate::{
     namespace::{SEEN_HERE, SEEN_OTHER},
     projecting::pause,
     repo::CLAIMS,
-    state::State,
 };
 
 /// What was seen there last, kept apart from the refs of the user's own.
@@ -458,17 +457,13 @@ impl Repo {
         Ok(lines.filter_map(|(oid, name)| Some((name.to_owned(), oid.parse().ok()?))).collect())
     }
 
-    /// Writes a record, whose parents are what it follows upon.
+    /// Writes a record that follows upon another one, the first of its parents.
     pub(crate) fn write_claim(&self, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
-        // The session's directory as it was first claimed: the remote has most of it already.
-        let dir = match parents.first() {
-            Some(before) => format!("{before}^{{tree}}"),
-            None => format!("{}:{}", claim.base_commit, State::Planned.dir_of(&claim.slug)),
-        };
-        self.write_claim_with(&dir, claim, parents)
+        let before = parents.first().expect("there is one before");
+        self.write_claim_with(&format!("{before}^{{tree}}"), claim, parents)
     }
 
-    /// As [`Self::write_claim`], of a session whose directory is another tree.
+    /// Writes a record with the session's directory as it was claimed, so that its plan is kept with it.
     pub(crate) fn write_claim_with(&self, dir: &str, claim: &Claim, parents: &[&Oid]) -> Result<Oid> {
         let (slug, phase, fence) = (&claim.slug, claim.phase.as_str(), claim.fence);
         let json = serde_json::to_string_pretty(claim).expect("its keys are strings");

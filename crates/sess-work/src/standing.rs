@@ -61,13 +61,19 @@ pub fn standing(dir: Option<State>, claim: Option<&Claim>) -> Standing {
     }
 }
 
-/// Whether a directory is not what was claimed. The claim came too late, then, or somebody moved the directory by hand:
-/// what the base has shown tells which.
-pub(crate) fn is_doubtful(dir: Option<State>, plan: Option<&Oid>, claim: &Claim) -> bool {
-    // Whoever has done anything with a claim has looked at the directory before, and works by the plan that was claimed.
-    let is_new = claim.renewed_at == claim.claimed_at && claim.amendments.is_empty();
-    let is_ahead = matches!(standing(dir, Some(claim)), Standing::Pending { to: State::Active, .. });
-    is_new && is_ahead && (dir != Some(State::Planned) || plan != Some(&claim.plan))
+/// Whether a directory is neither what was claimed nor what a claim made of it. The claim came too late, then, or
+/// somebody moved the directory by hand, or the two were read while both moved.
+pub(crate) fn is_contradicted(dir: Option<State>, plan: Option<&Oid>, claim: &Claim) -> bool {
+    let is_apart = match standing(dir, Some(claim)) {
+        Standing::Pending { to, .. } => to == State::Active,
+        Standing::Lost(_) => true,
+        Standing::Unknown
+        | Standing::Rests(_)
+        | Standing::Held(_)
+        | Standing::Merged(_)
+        | Standing::Orphaned => false,
+    };
+    is_apart && (dir != Some(State::Planned) || plan != Some(&claim.plan))
 }
 
 impl Standing {
@@ -192,7 +198,7 @@ pub fn may(verb: Verb, slug: &Slug, standing: &Standing, who: &Owner, now: Times
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn at(minutes: i64) -> Timestamp {
@@ -208,7 +214,7 @@ mod tests {
     }
 
     /// A claim of the agent `one` in the clone `ann`, for half an hour.
-    fn claim(phase: Phase) -> Claim {
+    pub(crate) fn claim(phase: Phase) -> Claim {
         let oid: Oid = "0".repeat(40).parse().expect("an object");
         Claim {
             slug: slug(),
@@ -266,23 +272,25 @@ mod tests {
     ];
 
     #[test]
-    fn a_claim_is_doubtful_when_its_directory_or_its_plan_is_another() {
+    fn a_directory_contradicts_a_claim_when_it_or_its_plan_is_another() {
         let own: Oid = "0".repeat(40).parse().expect("an object");
         let other: Oid = "1".repeat(40).parse().expect("an object");
-        let fresh = claim(Phase::Active);
-        let doubtful = |claim: &Claim, plan: &Oid| -> Vec<State> {
-            DIRS.into_iter().flatten().filter(|dir| is_doubtful(Some(*dir), Some(plan), claim)).collect()
+        let contradict = |claim: &Claim, plan: &Oid| -> Vec<Option<State>> {
+            DIRS.into_iter().filter(|dir| is_contradicted(*dir, Some(plan), claim)).collect()
         };
-        assert_eq!(doubtful(&fresh, &own), [State::Drafting, State::Completed, State::Abandoned]);
-        assert_eq!(
-            doubtful(&fresh, &other),
-            [State::Drafting, State::Planned, State::Completed, State::Abandoned]
-        );
-        let renewed = Claim { renewed_at: at(1), ..fresh };
-        assert_eq!(doubtful(&renewed, &other), [], "somebody works by the plan that was claimed");
-        for phase in PHASES.into_iter().flatten().filter(|phase| *phase != Phase::Active) {
-            assert_eq!(doubtful(&claim(phase), &other), [], "{phase:?}");
+        let active = claim(Phase::Active);
+        let [drafting, planned, completed, abandoned] =
+            [State::Drafting, State::Planned, State::Completed, State::Abandoned].map(Some);
+        assert_eq!(contradict(&active, &own), [None, drafting, completed, abandoned]);
+        assert_eq!(contradict(&active, &other), [None, drafting, planned, completed, abandoned]);
+        for phase in [Phase::Released, Phase::Completed, Phase::Abandoned] {
+            assert_eq!(contradict(&claim(phase), &other), [], "{phase:?}");
         }
+        assert_eq!(
+            contradict(&claim(Phase::Landing), &other),
+            [None],
+            "its directory moves when it is merged"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use sess_core::Timestamp;
 
 use crate::{
     Error, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may,
-    standing, standing::is_doubtful, state::SESSIONS_DIR,
+    standing, standing::is_contradicted, state::SESSIONS_DIR,
 };
 
 /// What the user's own configuration says about work sessions.
@@ -96,12 +96,17 @@ impl Seen {
         self.view.claims.get(slug)
     }
 
-    /// Whether a claim says something else than the directory, which it may have come too late for.
-    pub(crate) fn is_doubtful(&self, slug: &Slug) -> bool {
+    /// Whether a claim says something else than the directory, and is not just ahead of it.
+    pub(crate) fn is_contradicted(&self, slug: &Slug) -> bool {
         let plan = self.tree.entries.get(slug).and_then(|entry| entry.files.get(PLAN_FILE));
         self.record(slug).is_some_and(|record| {
-            is_doubtful(self.tree.state(slug), plan.map(|plan| &plan.oid), &record.claim)
+            is_contradicted(self.tree.state(slug), plan.map(|plan| &plan.oid), &record.claim)
         })
+    }
+
+    /// Whether a claim may have come too late: nobody has worked by it, and the directory contradicts it.
+    pub(crate) fn is_doubtful(&self, slug: &Slug) -> bool {
+        self.is_contradicted(slug) && self.record(slug).is_some_and(|record| record.claim.is_untouched())
     }
 
     /// Returns why the ref of a session's claim leads to none.
@@ -217,6 +222,14 @@ impl Work {
         self.check(verb, slug, seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
+        // Whoever goes on with one that came too late would make it count.
+        if seen.is_doubtful(slug) && !self.was_shown(record, &seen.view.base)? {
+            let base = &self.repo.base;
+            return Err(Error::wrong_state(format!(
+                "{slug} is yours, and {base} shows something else: the claim may have come too late"
+            ))
+            .next(format!("sess work claim {slug}")));
+        }
         Ok(record.clone())
     }
 

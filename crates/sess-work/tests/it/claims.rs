@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use sess_core::Timestamp;
 use sess_work::{ClaimOptions, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work, Workspace};
 
-use crate::lab::{Lab, planned, work, work_with};
+use crate::lab::{Lab, planned, take, work, work_with};
 
 fn claim_ref(slug: &Slug) -> String {
     format!("refs/intersession/claims/{slug}")
@@ -206,7 +206,7 @@ fn a_claim_that_goes_to_the_wrong_place_at_the_last_moment_has_no_second_owner()
         let lab = Lab::new();
         let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
         let slug = planned(&ann, "At once");
-        let (record, _) = bob.take(&slug, &ClaimOptions::default()).expect("taken");
+        let record = take(&bob, &slug).expect("taken");
         lab.git(&lab.hub(), &["update-ref", "-d", &claim_ref(&slug)]);
         // As if Bob had just found out that he may write branches only, while Ann's claim was on its way.
         let bobs = if is_taken {
@@ -588,7 +588,7 @@ fn what_leads_to_no_commit_is_no_claim() {
     let dir = lab.clone_named("ann");
     let ann = work(&dir);
     let slug = planned(&ann, "Blob");
-    let (record, _) = ann.take(&slug, &ClaimOptions::default()).expect("taken");
+    let record = take(&ann, &slug).expect("taken");
     let text = lab.git(&lab.hub(), &["cat-file", "commit", record.oid.as_str()]);
     let path = dir.join("blob");
     fs::write(&path, text).expect("written");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sess_core::Timestamp;
-use sess_work::{Draft, Repo, Settings, Slug, Who, Work};
+use sess_work::{ClaimOptions, Draft, Record, Repo, Settings, Slug, Who, Work, Workspace};
 use tempfile::TempDir;
 
 /// A remote and its clones.
@@ -90,4 +90,17 @@ pub fn planned(work: &Work, title: &str) -> Slug {
     let slug = work.draft(None, &draft, None).expect("drafted");
     work.ready(&slug).expect("ready");
     slug
+}
+
+pub fn bare() -> ClaimOptions {
+    ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() }
+}
+
+/// Takes a session and does no more, as who is killed then does; again when somebody else was faster.
+pub fn take(work: &Work, slug: &Slug) -> sess_work::Result<Record> {
+    loop {
+        if let Some((record, _)) = work.take_seen(slug, &mut work.see()?, &bare())? {
+            return Ok(record);
+        }
+    }
 }

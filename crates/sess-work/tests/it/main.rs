@@ -7,6 +7,7 @@ mod crash;
 mod health;
 mod hostile;
 mod lab;
+mod late;
 mod life;
 mod losses;
 mod many;

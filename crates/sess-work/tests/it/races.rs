@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,10 +13,10 @@ use std::{
     thread,
 };
 
-use sess_work::{ClaimOptions, Kind, Note, Slug, Work, Workspace};
+use sess_work::{ClaimOptions, Kind, Note, Slug, Work};
 
 use crate::{
-    lab::{Lab, planned, work},
+    lab::{Lab, bare, planned, work},
     many::{clones, number, planned_many},
 };
 
@@ -27,10 +27,6 @@ const DIR: &str = "SESS_WORK_RACE_DIR";
 const SLUG: &str = "SESS_WORK_RACE_SLUG";
 const LOST: i32 = 4;
 
-fn bare() -> ClaimOptions {
-    ClaimOptions { workspace: Workspace::None, ..ClaimOptions::default() }
-}
-
 /// One who is after a session, in a process of its own: how it ends tells what came of it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this is how the other process is told what to do")]
@@ -38,7 +34,8 @@ fn child() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let slug: Slug = std::env::var(SLUG).expect("it is told").parse().expect("a slug");
     let own = work(Path::new(&dir));
-    // All begin when whoever started them lets go of them.
+    // All begin when whoever started them lets go of them, which waits until all are here.
+    io::stderr().write_all(b"ready\n").expect("told");
     io::stdin().read_to_end(&mut Vec::new()).expect("read");
     match own.claim(&slug, &bare()) {
         Ok(claimed) => assert!(!claimed.is_resumed, "{slug}"),
@@ -63,6 +60,10 @@ fn raced(workers: &[(PathBuf, Work)], slug: &Slug) -> Vec<usize> {
             .expect("it starts")
     };
     let mut racers: Vec<_> = workers.iter().map(start).collect();
+    for racer in &mut racers {
+        let told = racer.stderr.as_mut().expect("a pipe");
+        told.read_exact(&mut [0; "ready\n".len()]).expect("it says so");
+    }
     racers.iter_mut().for_each(|racer| drop(racer.stdin.take()));
     let has_won = |(n, racer): (usize, Child)| {
         let ended = racer.wait_with_output().expect("it ends");
@@ -235,242 +236,6 @@ fn what_went_through_is_done_although_others_came_right_after_it() {
     assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Completed));
 }
 
-/// Has `main` at the remote become another commit as soon as a claim is there, as if that had been before.
-fn overtaken_by(lab: &Lab, commit: &str) {
-    let once = "grep -q refs/intersession/claims || exit 0\nrm hooks/post-receive";
-    hook(lab, "post-receive", &format!("{once}\ngit update-ref refs/heads/main {commit}"));
-}
-
-/// Has the remote take only those changes of refs that `condition` is true for.
-fn guarded(lab: &Lab, condition: &str) -> PathBuf {
-    hook(lab, "update", condition)
-}
-
-fn hook(lab: &Lab, name: &str, script: &str) -> PathBuf {
-    let path = lab.hub().join("hooks").join(name);
-    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
-    path
-}
-
-#[test]
-fn a_claim_that_comes_after_others_finished_the_session_is_ended() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let slug = planned(&ann, "Late");
-    let bob = lab.clone_named("bob");
-    let dir = |state: &str| format!("_AGENTS/sessions/{state}/{slug}");
-    fs::create_dir_all(bob.join("_AGENTS/sessions/completed")).expect("made");
-    lab.git(&bob, &["mv", &dir("planned"), &dir("completed")]);
-    lab.git(&bob, &["commit", "--quiet", "-m", "done by others"]);
-    lab.git(&bob, &["push", "--quiet", "origin", "HEAD:refs/heads/done"]);
-    overtaken_by(&lab, "refs/heads/done");
-    let error = ann.claim(&slug, &ClaimOptions::default()).expect_err("it is over");
-    assert_eq!(
-        (error.kind, error.message()),
-        (Kind::WrongState, format!("{slug} is completed, and has to be planned for that").as_str())
-    );
-    let seen = ann.see().expect("seen");
-    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Completed));
-    assert_eq!(seen.record(&slug), None, "nothing followed the claim, and it is gone");
-    ann.roll_forward().expect("nothing is pending");
-    assert_eq!(lab.files("main", &dir("completed")).len(), 1, "it stays completed");
-}
-
-#[test]
-fn a_plan_that_was_edited_right_before_the_claim_is_the_one_that_is_worked_by() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let slug = planned(&ann, "Edited");
-    let bob = lab.clone_named("bob");
-    let path = format!("_AGENTS/sessions/planned/{slug}/SESSION.md");
-    let text = fs::read_to_string(bob.join(&path)).expect("read").replace("It works", "It works, and fast");
-    fs::write(bob.join(&path), &text).expect("written");
-    lab.git(&bob, &["commit", "--quiet", "--all", "-m", "edited"]);
-    lab.git(&bob, &["push", "--quiet", "origin", "HEAD:refs/heads/edited"]);
-    overtaken_by(&lab, "refs/heads/edited");
-    let claimed = ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
-    let place = claimed.workspace.expect("a workspace");
-    let here = place.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
-    assert_eq!(fs::read_to_string(here).expect("read"), text);
-    fs::write(place.join("work.txt"), "work\n").expect("written");
-    lab.git(&place, &["add", "work.txt"]);
-    lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
-    ann.complete(&slug, None).expect("the plan is not changed");
-}
-
-#[test]
-fn a_session_that_was_never_shown_as_active_can_be_abandoned() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let slug = planned(&ann, "Taken");
-    ann.take(&slug, &bare()).expect("taken, and killed before others see it in the repository");
-    ann.abandon(&slug, "it leads nowhere").expect("abandoned");
-    let seen = ann.see().expect("seen");
-    assert_eq!(seen.standing(&slug).state(), Some(sess_work::State::Abandoned));
-}
-
-/// Plans a session; returns its name, and a branch of the remote on which somebody did something to it.
-fn changed_by(lab: &Lab, ann: &Work, title: &str, change: impl Fn(&Path, &Slug)) -> (Slug, String) {
-    let slug = planned(ann, title);
-    let bob = lab.clone_named(&format!("bob-{slug}"));
-    change(&bob, &slug);
-    lab.git(&bob, &["commit", "--quiet", "--all", "-m", "changed"]);
-    let name = format!("refs/heads/changed-{slug}");
-    lab.git(&bob, &["push", "--quiet", "origin", &format!("HEAD:{name}")]);
-    (slug, name)
-}
-
-fn edited(from: &'static str, to: &'static str) -> impl Fn(&Path, &Slug) {
-    move |dir, slug| {
-        let path = dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md"));
-        let text = fs::read_to_string(&path).expect("read");
-        fs::write(&path, text.replace(from, to)).expect("written");
-    }
-}
-
-fn moved_to(lab: &Lab, state: &str) -> impl Fn(&Path, &Slug) {
-    move |dir, slug| {
-        let place = |state: &str| format!("_AGENTS/sessions/{state}/{slug}");
-        fs::create_dir_all(dir.join(format!("_AGENTS/sessions/{state}"))).expect("made");
-        lab.git(dir, &["mv", &place("planned"), &place(state)]);
-    }
-}
-
-#[test]
-fn a_claim_that_came_too_late_and_was_killed_is_ended_by_whoever_comes_next() {
-    for state in ["drafting", "completed", "abandoned"] {
-        let lab = Lab::new();
-        let ann = work(&lab.clone_named("ann"));
-        let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, state));
-        overtaken_by(&lab, &name);
-        ann.take(&slug, &bare()).expect("taken, and killed before anybody sees it in the repository");
-        let seen = work(&lab.clone_named("carl")).roll_forward().expect("nothing is in the way");
-        assert_eq!(seen.tree.state(&slug).map(|state| state.to_string()).as_deref(), Some(state));
-        assert_eq!(seen.record(&slug), None, "its claim is gone as if it had not been");
-        let error = ann.claim(&slug, &bare()).expect_err("it is not planned");
-        assert_eq!(error.kind, Kind::WrongState, "{error}");
-    }
-}
-
-#[test]
-fn a_claim_that_came_too_late_and_was_killed_is_ended_by_its_owner() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "drafting"));
-    overtaken_by(&lab, &name);
-    ann.take(&slug, &bare()).expect("taken");
-    let error = ann.claim(&slug, &bare()).expect_err("it is a draft again");
-    assert_eq!(error.kind, Kind::WrongState, "{error}");
-    assert_eq!(
-        ann.see().expect("seen").standing(&slug),
-        sess_work::Standing::Rests(sess_work::State::Drafting)
-    );
-}
-
-#[test]
-fn a_claim_that_came_too_late_is_released_where_refs_cannot_be_deleted() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "drafting"));
-    guarded(&lab, "! expr $3 : '0*$' > /dev/null");
-    overtaken_by(&lab, &name);
-    ann.take(&slug, &bare()).expect("taken, and killed");
-    let carl = work(&lab.clone_named("carl"));
-    let seen = carl.roll_forward().expect("nothing is in the way");
-    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Drafting));
-    carl.ready(&slug).expect("planned again");
-    assert_eq!(carl.claim(&slug, &bare()).expect("nobody has it").record.claim.fence, 2);
-}
-
-#[test]
-fn a_claim_that_somebody_works_by_stays_when_its_directory_is_moved_by_hand() {
-    for owner_comes_first in [true, false] {
-        let lab = Lab::new();
-        let (ann, carl) = (work(&lab.clone_named("ann")), work(&lab.clone_named("carl")));
-        let (slug, name) = changed_by(&lab, &ann, "Moved", moved_to(&lab, "drafting"));
-        // Where nobody may push, the base does not show claims until a pull request is merged.
-        let hook = guarded(&lab, "[ $1 != refs/heads/main ]");
-        ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
-        ann.note(&slug, Note::Log, "begun").expect("logged");
-        lab.git(&lab.hub(), &["update-ref", "refs/heads/main", &name]);
-        fs::remove_file(&hook).expect("removed");
-        let own = || ann.note(&slug, Note::Log, "gone on").expect("it is still hers");
-        if owner_comes_first {
-            own();
-        }
-        let seen = carl.roll_forward().expect("nothing is in the way");
-        assert_eq!(seen.tree.state(&slug), Some(sess_work::State::Active), "the directory follows the claim");
-        let error = carl.claim(&slug, &bare()).expect_err("it is Ann's");
-        assert_eq!(error.kind, Kind::Claimed, "{error}");
-        own();
-        ann.complete(&slug, None).expect("completed");
-    }
-}
-
-#[test]
-fn a_plan_that_was_edited_right_before_a_claim_that_was_killed_is_the_one_that_counts() {
-    for comes_first in ["ann", "carl"] {
-        let lab = Lab::new();
-        let ann = work(&lab.clone_named("ann"));
-        let (slug, name) = changed_by(&lab, &ann, "Edited", edited("It works", "It works, and fast"));
-        overtaken_by(&lab, &name);
-        ann.take(&slug, &bare()).expect("taken, and killed");
-        if comes_first == "carl" {
-            work(&lab.clone_named("carl")).roll_forward().expect("nothing is in the way");
-        }
-        let claimed = ann.claim(&slug, &bare()).expect("claimed");
-        let plan =
-            lab.git(&lab.hub(), &["rev-parse", &format!("main:_AGENTS/sessions/active/{slug}/SESSION.md")]);
-        assert_eq!(claimed.record.claim.plan.as_str(), plan);
-    }
-}
-
-#[test]
-fn a_plan_that_came_to_depend_on_something_right_before_is_not_claimed() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let (slug, name) = changed_by(&lab, &ann, "Edited", |dir, slug| {
-        let path = dir.join(format!("_AGENTS/sessions/planned/{slug}/SESSION.md"));
-        let text = fs::read_to_string(&path).expect("read");
-        let text = format!("---\ndepends: [2025-01-01-other]\n---\n\n{}", text.trim_start_matches("---\n"));
-        fs::write(&path, text).expect("written");
-    });
-    overtaken_by(&lab, &name);
-    let error = ann.claim(&slug, &bare()).expect_err("what it depends on is not done");
-    assert!(error.message().contains("depends on 2025-01-01-other"), "{error}");
-    let seen = ann.see().expect("seen");
-    assert_eq!(seen.standing(&slug), sess_work::Standing::Rests(sess_work::State::Planned));
-}
-
-#[test]
-fn a_claim_that_came_too_late_is_nobodys_where_the_base_cannot_be_pushed() {
-    let lab = Lab::new();
-    let (ann, carl) = (work(&lab.clone_named("ann")), work(&lab.clone_named("carl")));
-    let other = planned(&carl, "Other");
-    let (slug, name) = changed_by(&lab, &ann, "Late", moved_to(&lab, "completed"));
-    carl.take(&other, &bare()).expect("taken, and not shown");
-    guarded(&lab, "[ $1 != refs/heads/main ]");
-    overtaken_by(&lab, &name);
-    let error = ann.claim(&slug, &bare()).expect_err("it is completed");
-    assert_eq!(error.kind, Kind::WrongState, "{error}");
-    assert!(ann.see().expect("seen").record(&slug).is_none());
-}
-
-#[test]
-fn who_asks_for_the_next_one_too_late_gets_another() {
-    let lab = Lab::new();
-    let ann = work(&lab.clone_named("ann"));
-    let other = planned(&ann, "Second");
-    let (slug, name) = changed_by(&lab, &ann, "First", moved_to(&lab, "completed"));
-    assert!(slug < other, "the first one is asked for first");
-    overtaken_by(&lab, &name);
-    let claimed = ann.claim_next(None, &bare()).expect("nothing is in the way").expect("one is left");
-    assert_eq!(claimed.record.claim.slug, other);
-    assert!(ann.see().expect("seen").record(&slug).is_none(), "nothing is left of what came too late");
-}
-
 #[test]
 fn many_clones_that_ask_for_the_next_one_get_one_each_as_long_as_there_are_some() {
     const ASKING: usize = 8;
@@ -517,9 +282,15 @@ fn a_worktree_that_git_is_making_is_waited_for() {
             fs::rename(&whole, &part).expect("as git has it then");
             drop(empty);
         });
-        ann.claim(&slug, &ClaimOptions::default()).expect("it is whole by then");
+        let claimed = ann.claim(&slug, &ClaimOptions::default());
+        let has_come = !whole.exists();
+        if !has_come {
+            // Whoever waits for somebody to read it shall not wait for ever.
+            fs::read(&part).expect("read");
+        }
+        assert!(has_come, "git came to it");
+        claimed.expect("it is whole by then");
     });
-    assert!(!whole.exists(), "git came to it");
 }
 
 #[test]
@@ -534,7 +305,7 @@ fn a_worktree_that_git_cannot_read_is_named_with_what_repairs_it() {
     let error = ann.claim(&slug, &bare()).expect_err("git cannot go on");
     assert_eq!(error.kind, Kind::Failed, "the remote is well: {error}");
     assert_eq!(error.next_command(), format!("echo ../.. > {}/commondir", place.display()), "{error}");
-    shell(&error.next_command());
+    shell(error.next_command());
     ann.see().expect("git goes on");
     assert_eq!(lab.git(&lab.path().join("theirs"), &["status", "--porcelain"]), "");
 
@@ -543,7 +314,7 @@ fn a_worktree_that_git_cannot_read_is_named_with_what_repairs_it() {
     fs::write(place.join("HEAD"), format!("{}\n", "0".repeat(40))).expect("written");
     let error = ann.claim(&slug, &bare()).expect_err("git cannot go on");
     assert_eq!(error.next_command(), format!("rm -r {}", place.display()), "{error}");
-    shell(&error.next_command());
+    shell(error.next_command());
     ann.claim(&slug, &bare()).expect("claimed");
 }
 
