@@ -380,6 +380,22 @@ impl<R: Read> Lines<R> {
     }
 }
 
+/// Hands over the first lines, until there are enough: a line that is longer than what is looked at of a file's
+/// beginning hides those behind it.
+pub(crate) fn opening<R: Read>(
+    mut lines: Lines<R>,
+    lines_max: usize,
+    mut see: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<()> {
+    for _ in 0..lines_max {
+        let Some(line) = lines.next()? else { break };
+        if see(line).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Tells by its name whether a file is compressed.
 pub(crate) fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
