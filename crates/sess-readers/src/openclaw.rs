@@ -57,14 +57,14 @@ impl Reader for Openclaw {
             (Events::File, legacy::children(path))
         };
         let mut tree = Tree::default();
-        events.each(path, &mut Told::default(), |line| {
-            tree.add(line)?;
+        events.each(path, &mut Told::default(), |start, line| {
+            tree.add(start, line)?;
             Some(ControlFlow::Continue(()))
         })?;
         let at = session.began_at();
-        let mut telling = Telling::new(take, tree.live(), children, at);
+        let mut telling = Telling::new(take, tree.taken_back(), children, at);
         let mut told = Told::default();
-        events.each(path, &mut told, |line| telling.event(line))?;
+        events.each(path, &mut told, |start, line| telling.event(start, line))?;
         told.unknown += telling.unknown;
         Ok(told)
     }
@@ -86,22 +86,22 @@ enum Events {
 }
 
 impl Events {
+    /// Hands over each event with where it begins, or with its number: an event is known by that in each reading, though
+    /// one before it cannot be read, or is gone.
     fn each(
         &mut self,
         path: &Path,
         told: &mut Told,
-        mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
+        mut take: impl FnMut(u64, &[u8]) -> Option<ControlFlow<()>>,
     ) -> Result<()> {
         match self {
-            Self::File => files::each(Lines::of_any(path)?, told, |_, line| take(line)).map(drop),
-            Self::Archive(bytes) => {
-                files::each(Lines::new(path, bytes.as_slice()), told, |_, line| take(line)).map(drop)
-            }
+            Self::File => files::each(Lines::of_any(path)?, told, take).map(drop),
+            Self::Archive(bytes) => files::each(Lines::new(path, bytes.as_slice()), told, take).map(drop),
             Self::Rows { database, session, keys } => {
-                let row = |connection: &Connection, key| event(connection, session, key);
-                database.step(keys, row, |event| {
+                let row = |connection: &Connection, key| Ok((key, event(connection, session, key)?));
+                database.step(keys, row, |(key, event)| {
                     let event = event.and_then(|event| event.plain(path));
-                    event.and_then(|event| take(&event)).unwrap_or_else(|| {
+                    event.and_then(|event| take(key.cast_unsigned(), &event)).unwrap_or_else(|| {
                         told.bad += 1;
                         ControlFlow::Continue(())
                     })
