@@ -29,9 +29,6 @@ use crate::{
 
 pub(crate) struct Claude;
 
-/// How many lines are looked at for when a session began when the head of its file does not say it.
-const OPENING_LINES_MAX: usize = 50;
-
 /// What the host adds to prompts for the model alone.
 const WRAPPERS: [&str; 11] = [
     "command-name",
@@ -161,15 +158,10 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
     let mut known = Known::default();
-    ends.head().for_each(|line| known.see(line));
-    if known.created_at.is_none() && !ends.is_whole() {
-        // A line that is longer than what is looked at hides how it began.
-        let mut lines = Lines::open(path)?;
-        for _ in 0..OPENING_LINES_MAX {
-            let Some(line) = lines.next()?.filter(|_| known.created_at.is_none()) else { break };
-            known.see(line);
-        }
-    }
+    ends.begin(path, |line| {
+        known.see(line);
+        known.is_spoken && known.created_at.is_some()
+    })?;
     ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;

@@ -37,8 +37,6 @@ use crate::{
 
 pub(crate) struct Codex;
 
-/// How many lines are looked at for the first prompt, and for who speaks, when the head of a file does not have it.
-const OPENING_LINES_MAX: usize = 210;
 /// How many files a thread may be spread over.
 const SEGMENTS_MAX: usize = 64;
 
@@ -178,18 +176,19 @@ impl Opening {
     /// Looks for the first prompt, further down too where the head is taken up by instructions.
     fn of(path: &Path, ends: &Ends) -> Result<Self> {
         let mut opening = Self::default();
-        let flow = ends.head().try_for_each(|line| opening.see(line));
-        if flow.is_continue() && !ends.is_whole() {
-            files::opening(Lines::of_any(path)?, OPENING_LINES_MAX, |line| opening.see(line))?;
-        }
+        ends.begin(path, |line| opening.see(line))?;
         Ok(opening)
     }
 
-    fn see(&mut self, line: &[u8]) -> ControlFlow<()> {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { return ControlFlow::Continue(()) };
-        self.title = record::opening(&line);
-        self.is_spoken = self.is_spoken || self.title.is_some() || speaks(&line);
-        if self.title.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// Sees a line, and tells whether it knows the title.
+    fn see(&mut self, line: &[u8]) -> bool {
+        if self.title.is_none()
+            && let Ok(line) = serde_json::from_slice::<Line<'_>>(line)
+        {
+            self.title = record::opening(&line);
+            self.is_spoken = self.is_spoken || self.title.is_some() || speaks(&line);
+        }
+        self.title.is_some()
     }
 }
 
@@ -229,10 +228,10 @@ fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
 /// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.
 fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
     let mut found = None;
-    files::opening(Lines::of_any(path)?, OPENING_LINES_MAX, |line| {
+    files::opening(Lines::of_any(path)?, |line| {
         let line = serde_json::from_slice::<Line<'_>>(line).ok();
         found = line.and_then(|line| line.meta()).filter(|meta| meta.is_of(thread));
-        if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        found.is_some()
     })?;
     Ok(found)
 }

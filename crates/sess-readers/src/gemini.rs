@@ -205,7 +205,11 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, is_dated)?;
     let mut known = Known::default();
-    ends.head().chain(ends.tail()).for_each(|line| known.see(line));
+    ends.begin(path, |line| {
+        known.see(line);
+        known.is_spoken
+    })?;
+    ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;
     }

@@ -129,8 +129,8 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
     let (mut is_spoken, mut updated_at) = (false, None);
-    for line in ends.head().chain(ends.tail()) {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
+    let mut see = |line: &[u8]| {
+        let line = serde_json::from_slice::<Line>(line).unwrap_or_default();
         session.cwd = session.cwd.take().or(line.working_dir);
         if let Some(title) = line.description.filter(|_| session.title.is_empty()) {
             session.title = json::title(&title);
@@ -141,7 +141,12 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.created_at = session.created_at.or(at);
             updated_at = at.or(updated_at);
         }
-    }
+        is_spoken
+    };
+    ends.begin(path, &mut see)?;
+    ends.tail().for_each(|line| {
+        see(line);
+    });
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     if !is_spoken {
         ends.check(path, is_record)?;

@@ -127,8 +127,8 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
     session.is_archived = is_archived;
     let (mut is_spoken, mut updated_at) = (false, None);
-    let see = |line: &[u8]| {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { return };
+    let mut see = |line: &[u8]| {
+        let line = serde_json::from_slice::<Line>(line).unwrap_or_default();
         session.created_at = session.created_at.or(line.at);
         if line.kind == "session" {
             session.cwd = line.cwd;
@@ -136,9 +136,13 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
             is_spoken = true;
             updated_at = line.at.or(updated_at);
         }
+        is_spoken
     };
     let ends = Ends::of_any(path, file, &metadata, is_dated)?;
-    ends.head().chain(ends.tail()).for_each(see);
+    ends.begin(path, &mut see)?;
+    ends.tail().for_each(|line| {
+        see(line);
+    });
     if !is_spoken {
         ends.check(path, is_record)?;
     }

@@ -210,3 +210,16 @@ fn what_was_attached_is_named_by_what_is_known_of_it() {
         assert!(text.contains(&format!("## user\n{named}\n")), "{named}: {text}");
     }
 }
+
+#[test]
+fn a_session_whose_ends_are_of_the_host_alone_is_listed() {
+    let home = home(&[]);
+    let queued = json!({"type": "queue-operation", "timestamp": "2026-11-10T11:59:00Z", "sessionId": ID});
+    let prompt = said(1, None, "user", &format!("Long\n{}", "x".repeat(20_000)));
+    let progress = json!({"type": "progress", "data": "p".repeat(1_000)});
+    let lines = format!("{queued}\n{prompt}\n{}", format!("{progress}\n").repeat(9_000));
+    fs::write(path(home.path()), lines).expect("written");
+    let session = listed(home.path());
+    let began = session.created_at.map(|at| at.to_string());
+    assert_eq!((began.as_deref(), session.title.as_str()), (Some("2026-11-10T11:59:00Z"), "Long"));
+}

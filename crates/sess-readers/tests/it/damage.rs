@@ -510,6 +510,29 @@ fn a_long_line_at_its_end_does_not_hide_when_a_session_went_on_nor_what_it_is_ca
 }
 
 #[test]
+fn messages_at_both_ends_that_are_longer_than_what_is_looked_at_do_not_hide_a_session() {
+    each_of_lines(|home, path, header, others| {
+        let said = |agent: &str, text: &str| match agent {
+            ".claude" => json!({"type": "user", "message": {"role": "user", "content": text}}),
+            ".codex" => {
+                json!({"type": "event_msg", "payload": {"type": "user_message", "message": text}})
+            }
+            ".gemini" => json!({"id": text.len().to_string(), "type": "user", "content": text}),
+            ".openclaw" => json!({"type": "message", "message": {"role": "user", "content": text}}),
+            _ => {
+                let content = json!([{"type": "text", "text": text}]);
+                json!({"role": "user", "message": {"content": content}, "content": content})
+            }
+        };
+        let agent = path.split('/').next().expect("a directory");
+        let (long, longer) = (said(agent, &"x".repeat(20_000)), said(agent, &"y".repeat(9 << 20)));
+        fs::write(home.join(path), format!("{header}\n{long}\n{longer}\n")).expect("written");
+        let (sessions, problems) = list(home);
+        assert_eq!((sessions.len(), problems), (others.len() + 1, Vec::new()), "{path}");
+    });
+}
+
+#[test]
 fn what_says_no_time_after_the_last_message_does_not_make_a_session_new() {
     let case = LINES.iter().find(|case| case.agent == "claude-code").expect("it has lines");
     let copy = case.copy();
