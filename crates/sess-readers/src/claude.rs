@@ -82,10 +82,10 @@ impl Reader for Claude {
 
     fn title(&self, session: &Foreign) -> Result<Option<String>> {
         let mut lines = Lines::open(&session.place.path)?;
-        let mut titles = Titles::default();
+        let (mut titles, mut mended) = (Titles::default(), Vec::new());
         while let Some(line) = lines.next()? {
             if may_name(line)
-                && let Ok(record) = serde_json::from_slice::<Record<'_>>(line)
+                && let Ok(record) = json::borrowed::<Record<'_>>(line, &mut mended)
                 && !record.is_message()
             {
                 titles.see(&record);
@@ -99,10 +99,10 @@ impl Reader for Claude {
         let links = Links::of(path)?;
         let last = session.began_at();
         let mut reading = Reading { take, pending: None, last, unknown: 0 };
-        let mut titles = Titles::default();
+        let (mut titles, mut mended) = (Titles::default(), Vec::new());
         let mut told = Told::default();
         let is_whole = files::each(Lines::open(path)?, &mut told, |start, line| {
-            let record = serde_json::from_slice::<Record<'_>>(line).ok()?;
+            let record = json::borrowed::<Record<'_>>(line, &mut mended).ok()?;
             titles.see(&record);
             match links.left(start) {
                 Some(Left::Repeated) => Some(ControlFlow::Continue(())),
@@ -133,7 +133,7 @@ fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
             if let Some(child) = &mut found {
                 child.parent = session_id(parent);
                 let meta = files::document(&item.path.with_extension("meta.json")).unwrap_or_default();
-                let meta: serde_json::Value = serde_json::from_slice(&meta).unwrap_or_default();
+                let meta: serde_json::Value = json::from_slice(&meta).unwrap_or_default();
                 child.name = json::field(&meta, "agentType").map(str::to_owned);
                 if let Some(description) = json::field(&meta, "description") {
                     (child.title, child.is_title_sure) = (json::title(description), true);
@@ -178,7 +178,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Record<'_>>(line).is_ok_and(|record| record.is_of_a_kind())
+    json::borrowed::<Record<'_>>(line, &mut Vec::new()).is_ok_and(|record| record.is_of_a_kind())
 }
 
 /// Tells whether a line says when something was said.
@@ -214,7 +214,8 @@ struct Known {
 impl Known {
     /// Sees a line; those of two writers may stand in any order.
     fn see(&mut self, line: &[u8]) {
-        let Ok(record) = serde_json::from_slice::<Record<'_>>(line) else { return };
+        let mut mended = Vec::new();
+        let Ok(record) = json::borrowed::<Record<'_>>(line, &mut mended) else { return };
         self.titles.see(&record);
         self.moved_to = record.relocated_cwd.clone().or(self.moved_to.take());
         if self.cwd.is_none() {

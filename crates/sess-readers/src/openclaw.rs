@@ -222,7 +222,7 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             // A window in which nothing was said yet, or whose transcript is archived.
             let Some(header) = header.optional()? else { return Ok(None) };
             let header = header.and_then(|event| event.plain(path));
-            let header = header.and_then(|line| serde_json::from_slice::<Header>(&line).ok());
+            let header = header.and_then(|line| json::from_slice::<Header>(&line).ok());
             session.cwd = header.and_then(|header| header.cwd).or(session.cwd);
             Ok(Some(session))
         })?;
@@ -275,7 +275,7 @@ fn nodes(connection: &Connection) -> rusqlite::Result<HashMap<String, Node>> {
     while let Some(row) = rows.next()? {
         let Some(key) = database::text(row, 0) else { continue };
         let text = |column| database::filled(row, column);
-        let entry = text(9).and_then(|json| serde_json::from_str::<legacy::Known>(&json).ok());
+        let entry = text(9).and_then(|json| json::from_str::<legacy::Known>(&json).ok());
         let entry = entry.unwrap_or_default();
         let label = text(2).or_else(|| entry.label.clone());
         let title = label.clone().or_else(|| text(3)).or_else(|| entry.title());

@@ -113,12 +113,12 @@ impl Record<'_> {
     }
 
     pub(super) fn message(&self) -> Option<Message> {
-        serde_json::from_str(self.message?.get()).ok()
+        json::from_str(self.message?.get()).ok()
     }
 
     /// Returns what was typed while the agent was at work.
     pub(super) fn queued_prompt(&self) -> Option<String> {
-        let attachment: Value = serde_json::from_str(self.attachment?.get()).ok()?;
+        let attachment: Value = json::from_str(self.attachment?.get()).ok()?;
         let is_prompt = json::field(&attachment, "type") == Some("queued_command");
         is_prompt.then(|| json::field(&attachment, "prompt").map(str::to_owned)).flatten()
     }

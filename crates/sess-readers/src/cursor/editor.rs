@@ -25,7 +25,7 @@ struct Composer(Value);
 
 impl Composer {
     fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok().filter(Value::is_object).map(Self)
+        json::from_str(text).ok().filter(Value::is_object).map(Self)
     }
 
     /// Tells whether nobody said anything, which is not so where something else stands at the place of what was said.
@@ -169,7 +169,7 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         |connection, rowid| {
             let sql = "SELECT value FROM cursorDiskKV WHERE rowid = ?1";
             let value = connection.query_row(sql, [rowid], |row| Ok(database::text(row, 0)))?;
-            let bubble: Value = serde_json::from_str(&value.unwrap_or_default()).unwrap_or_default();
+            let bubble: Value = json::from_str(&value.unwrap_or_default()).unwrap_or_default();
             // The index of a damaged store may lead to another conversation's message.
             let is_named = json::field(&bubble, "bubbleId")
                 .is_none_or(|name| names.get(&rowid).is_some_and(|it| it == name));
@@ -186,7 +186,7 @@ fn key(session: &SessionId, bubble: &str) -> String {
 
 fn bubble(connection: &Connection, key: &str) -> rusqlite::Result<Option<Value>> {
     let value = value(connection, key)?;
-    Ok(value.and_then(|value| serde_json::from_str(&value).ok()))
+    Ok(value.and_then(|value| json::from_str(&value).ok()))
 }
 
 fn value(connection: &Connection, key: &str) -> rusqlite::Result<Option<String>> {

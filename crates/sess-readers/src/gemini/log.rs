@@ -71,7 +71,9 @@ impl Log {
             match record {
                 Record { rewind_to: Some(id), .. } => replay.rewind(name(&id), &mut known),
                 Record { set: Some(set), .. } => {
-                    let set = serde_json::from_str::<Set<'_>>(set.get()).unwrap_or_default();
+                    let mut mended = Vec::new();
+                    let set =
+                        json::borrowed::<Set<'_>>(set.get().as_bytes(), &mut mended).unwrap_or_default();
                     let summary = set.summary.as_deref().map(json::title).filter(|title| !title.is_empty());
                     replay.log.told.title = summary.or(replay.log.told.title.take());
                     let messages = set.messages.unwrap_or_default().into_iter();
@@ -109,7 +111,7 @@ impl Log {
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                     read => read.map_err(|source| Error::Io { path: path.to_owned(), source })?,
                 }
-                message = serde_json::from_slice(&line).unwrap_or_default();
+                message = json::from_slice(&line).unwrap_or_default();
             }
             if let Some(place) = slot.place {
                 if checkpoint.0 != slot.start {
@@ -193,7 +195,7 @@ impl Replay {
                 Some(kept) => match known.get(&kept.id) {
                     Some(slot) => self.live.push((kept.id, *slot)),
                     None if is_compaction => {
-                        let text = message::text(&serde_json::from_str(&messages[place]).unwrap_or_default());
+                        let text = message::text(&json::from_str(&messages[place]).unwrap_or_default());
                         summary = [summary, text].join("\n").trim().to_owned();
                         summary_ids.push(kept.id);
                     }

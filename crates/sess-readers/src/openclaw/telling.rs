@@ -51,7 +51,7 @@ impl<'a, 'b> Telling<'a, 'b> {
 
     /// Tells an event; none when it cannot be read.
     pub(super) fn event(&mut self, start: u64, line: &[u8]) -> Option<ControlFlow<()>> {
-        let mut event: Event = serde_json::from_slice(line).ok()?;
+        let mut event: Event = json::from_slice(line).ok()?;
         let is_taken_back = self.taken_back.contains(&start);
         let at = event.timestamp.as_ref().or(event.message.get("timestamp")).and_then(json::instant);
         self.last = at.unwrap_or(self.last);
@@ -134,7 +134,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let told = message.get("details").and_then(|details| json::field(details, KEY)).map(str::to_owned);
         let told = told.or_else(|| {
             let text = message.get("content")?.get(0)?.get("text")?.as_str()?;
-            let answer: Value = text.contains(KEY).then(|| serde_json::from_str(text).ok())??;
+            let answer: Value = text.contains(KEY).then(|| json::from_str(text).ok())??;
             json::field(&answer, KEY).map(str::to_owned)
         });
         self.children.get(&told?).cloned()

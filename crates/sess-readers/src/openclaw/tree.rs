@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    lenient,
+    json, lenient,
     session::{name, on_way_to_root},
 };
 
@@ -46,7 +46,7 @@ fn absent() -> Value {
 impl Tree {
     /// Adds an event; none when it cannot be read.
     pub(super) fn add(&mut self, start: u64, line: &[u8]) -> Option<()> {
-        let link: Link = serde_json::from_slice(line).ok()?;
+        let link: Link = json::from_slice(line).ok()?;
         let kind = &*link.kind;
         let Some(id) = link.id.filter(|_| kind != "session") else { return Some(()) };
         let by_name = |id: &str| self.places.get(&name(id)).copied();

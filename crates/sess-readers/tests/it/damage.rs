@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sess_core::Timestamp;
 use sess_readers::{Entry, Foreign, Told};
 
-use crate::homes::{copy, files, list, messages, sample, told, touch, written};
+use crate::homes::{copy, files, list, messages, sample, told, touch, words, written};
 
 /// A session that has a file of its own.
 struct Case {
@@ -430,6 +430,64 @@ fn bytes_that_are_no_text_cost_their_line() {
         assert_eq!(read.len(), before.0.len(), "{}", case.agent);
         // What stands in a field that nobody looks at makes a record no worse.
         assert_eq!(counts.bad + counts.unknown, 5, "{}", case.agent);
+    }
+}
+
+/// Half of a surrogate pair, as JavaScript writes and reads it, beside what only looks like one, and a whole one.
+const HALF: &str = r"half \ud83d of a pair, \\ud83d, \uDC00\ud83d\ude00";
+const HALF_READ: &str = "half \u{fffd} of a pair, \\ud83d, \u{fffd}\u{1f600}";
+
+#[test]
+fn half_a_surrogate_pair_costs_itself() {
+    let records = [
+        format!(r#"{{"type":"user","uuid":"u","message":{{"role":"user","content":"{HALF}"}}}}"#),
+        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{HALF}"}}}}"#),
+        format!(r#"{{"id":"half","type":"user","content":"{HALF}"}}"#),
+        format!(r#"{{"role":"user","message":{{"content":"{HALF}"}}}}"#),
+    ];
+    for (case, record) in LINES.iter().zip(records) {
+        let copy = case.copy();
+        let content = [&copy.content[..], record.as_bytes(), b"\n"].concat();
+        let session = copy.write(&content).expect("listed");
+        assert!(words(&session).ends_with(HALF_READ), "{}: {}", case.agent, words(&session));
+        assert_eq!(told(&session).1.bad, 0, "{}", case.agent);
+    }
+    let said = [
+        format!(r#"{{"type":"message","message":{{"role":"user","content":"{HALF}"}}}}"#),
+        format!(r#"{{"role":"user","content":[{{"type":"text","text":"{HALF}"}}]}}"#),
+    ];
+    for ((agent, path, header), said) in LEGACY.into_iter().zip(said) {
+        let home = copy(agent);
+        let path = home.path().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, format!("{header}\n{said}\n")).expect("written");
+        let session = list(home.path()).0.into_iter().find(|session| session.place.path == path);
+        assert_eq!(words(&session.expect("listed")), HALF_READ, "{agent}");
+    }
+    for (case, text) in DOCUMENTS.iter().zip(["\"content\": \"", "\"text\": \""]) {
+        let copy = case.copy();
+        let (before, _) = copy.whole();
+        let content = String::from_utf8(copy.content.clone()).expect("text");
+        let content = content.replacen(text, &format!("{text}{HALF}"), 1);
+        let session = copy.write(content.as_bytes()).expect("listed");
+        let (read, counts) = told(&session);
+        assert_eq!((read.len(), counts.bad, counts.is_torn), (before.len(), 0, false), "{}", case.agent);
+        assert!(words(&session).contains(HALF_READ), "{}: {}", case.agent, words(&session));
+    }
+}
+
+#[test]
+fn half_a_surrogate_pair_costs_no_title() {
+    let cut = r"cut in \ud83d";
+    for (case, record) in [
+        (&LINES[0], format!(r#"{{"type":"custom-title","customTitle":"{cut}"}}"#)),
+        (&LINES[2], format!(r#"{{"$set":{{"summary":"{cut}"}}}}"#)),
+    ] {
+        let copy = case.copy();
+        let session = copy.write(&[&copy.content[..], record.as_bytes(), b"\n"].concat()).expect("listed");
+        let (_, counts) = told(&session);
+        let read = counts.title.expect("a title");
+        assert_eq!((&*session.title, &*read, counts.bad), ("cut in \u{fffd}", "cut in \u{fffd}", 0));
     }
 }
 
