@@ -74,12 +74,12 @@ pub(super) fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Fo
         while let Some(row) = rows.next()? {
             let key = database::text(row, 0).unwrap_or_default();
             let id = key.strip_prefix(COMPOSER).unwrap_or_default();
-            let value = database::text(row, 1).unwrap_or_default();
-            // One that was deleted may leave its key.
-            if matches!(&*value, "" | "null") {
+            let value = database::text(row, 1);
+            // One that was deleted may leave its key. What is there and is none is too large.
+            if database::is_null(row, 1) || matches!(value.as_deref(), Some("" | "null")) {
                 continue;
             }
-            let composer = id.parse().ok().zip(Composer::parse(&value));
+            let composer = id.parse().ok().zip(value.as_deref().and_then(Composer::parse));
             let Some((session_id, composer)) = composer.filter(|(id, composer)| composer.is_of(id)) else {
                 damaged.push(id.to_owned());
                 continue;
