@@ -13,7 +13,7 @@ use memchr::memmem;
 use serde_json::Value;
 use sess_core::{
     Source, Timestamp,
-    message::{Role, Usage},
+    message::{Provenance, Role, Usage},
 };
 
 use self::{
@@ -98,7 +98,8 @@ impl Reader for Claude {
         let path = &session.place.path;
         let links = Links::of(path)?;
         let last = session.began_at();
-        let mut reading = Reading { take, pending: None, last, unknown: 0 };
+        let is_part = session.parent.is_some();
+        let mut reading = Reading { take, is_part, pending: None, last, unknown: 0 };
         let (mut titles, mut mended) = (Titles::default(), Vec::new());
         let mut told = Told::default();
         let is_whole = files::each(Lines::open(path)?, &mut told, |start, line| {
@@ -171,6 +172,9 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     session.cwd = known.moved_to.or(known.cwd);
     session.branch = known.branch;
     session.title = known.titles.best();
+    // Older releases put files of sub-agents beside those of sessions.
+    let started_by = known.started_by.filter(|_| !known.is_main);
+    session.parent = started_by.as_deref().and_then(session_id).filter(|parent| *parent != session.id);
     // What the person called it last counts most.
     session.is_title_sure = ends.is_whole() || ends.tail().any(|line| has(line, "\"custom-title\""));
     Ok(known.is_spoken.then_some(session))
@@ -209,6 +213,10 @@ struct Known {
     created_at: Option<Timestamp>,
     updated_at: Option<Timestamp>,
     is_spoken: bool,
+    /// Something was said in it that no sub-agent said, or was told.
+    is_main: bool,
+    /// The session whose sub-agent said the first message that is one's.
+    started_by: Option<String>,
 }
 
 impl Known {
@@ -227,6 +235,8 @@ impl Known {
         if record.is_message() {
             self.is_spoken = true;
             self.updated_at = self.updated_at.max(at);
+            self.is_main |= !record.is_sidechain;
+            self.started_by = self.started_by.take().or_else(|| record.started_by());
         }
     }
 }
@@ -259,6 +269,8 @@ struct Pending {
 
 struct Reading<'a, 'b> {
     take: &'a mut Take<'b>,
+    /// The session is a sub-agent's.
+    is_part: bool,
     pending: Option<Pending>,
     /// When the last record was written: one without a time belongs there.
     last: Timestamp,
@@ -274,7 +286,7 @@ impl Reading<'_, '_> {
         Some(match &*record.kind {
             "assistant" => self.reply(id, record.message()?, is_taken_back),
             "user" if record.is_hidden() || record.is_compact_summary => ControlFlow::Continue(()),
-            "user" => self.user(id, record.message()?, record.sub_agent(), is_taken_back),
+            "user" => self.user(record, record.message()?, is_taken_back),
             "attachment" => {
                 let prompt = record.queued_prompt().unwrap_or_default();
                 let text = without_wrappers(&prompt);
@@ -296,14 +308,13 @@ impl Reading<'_, '_> {
         })
     }
 
-    fn user(
-        &mut self,
-        id: Option<String>,
-        message: Message,
-        mut sub_agent: Option<String>,
-        is_taken_back: bool,
-    ) -> ControlFlow<()> {
+    fn user(&mut self, record: &Record<'_>, message: Message, is_taken_back: bool) -> ControlFlow<()> {
+        let id = record.uuid.clone();
+        let mut sub_agent = record.sub_agent();
         let mut said = json::empty(Role::User, self.last);
+        // What a sub-agent was told in the middle of a session is not what the person said.
+        let is_task = record.is_sidechain && !self.is_part;
+        said.provenance = is_task.then_some(Provenance::InternalSystem);
         for mut part in parts(message.content) {
             match json::field(&part, "type") {
                 Some("tool_result") => {
