@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sess_core::Timestamp;
+use sess_core::{Timestamp, message::Block};
 use sess_readers::{Entry, Foreign, Told};
 
 use crate::homes::{copy, files, list, messages, sample, told, touch, words, written};
@@ -242,7 +242,6 @@ fn a_field_of_another_type_that_only_decorates_a_record_costs_nothing_else() {
             "cwd",
             "gitBranch",
             "uuid",
-            "parentUuid",
             "isMeta",
             "isSidechain",
             "isCompactSummary",
@@ -253,23 +252,54 @@ fn a_field_of_another_type_that_only_decorates_a_record_costs_nothing_else() {
             "message.stop_reason",
             "message.usage",
         ],
-        &["timestamp", "ordinal", "payload.timestamp", "payload.cwd", "payload.git", "payload.num_turns"],
+        &["timestamp", "ordinal", "payload.timestamp", "payload.cwd", "payload.git"],
         &["timestamp", "startTime", "lastUpdated", "projectHash", "tokens", "model"],
         &["type"],
     ];
     for (case, fields) in LINES.iter().zip(decoration) {
         let copy = case.copy();
-        let before = copy.whole().0.len();
+        let before = said(copy.whole().0);
         for field in fields {
             for value in odd_values() {
                 copy.write_with(field, &value);
                 let session = copy.look().unwrap_or_else(|| panic!("{field} {value} costs {}", case.id));
                 assert_eq!(session.id.as_str(), case.id, "{field} {value}");
                 let (read, counts) = told(&session);
-                // What was for the model alone is a prompt without a mark of that.
-                assert!(read.len() >= before && counts.bad == 0, "{field} {value}: {counts:?}");
+                assert_eq!(counts.bad, 0, "{field} {value}");
+                let mut read = said(read).into_iter();
+                // What was for the model alone is a prompt without a mark of that, and comes in between.
+                let lost = before.iter().find(|block| !read.any(|it| it == **block));
+                assert_eq!(lost, None, "{field} {value}");
             }
         }
+    }
+}
+
+/// Returns what was said and not taken back.
+fn said(entries: Vec<Entry>) -> Vec<Block> {
+    entries.into_iter().filter(|entry| !entry.is_taken_back).flat_map(|entry| entry.body.content).collect()
+}
+
+#[test]
+fn turns_of_which_no_number_is_told_are_not_taken_back() {
+    let copy = LINES[1].copy();
+    let before = said(copy.whole().0);
+    for value in odd_values().iter().filter(|value| !value.is_number()) {
+        copy.write_with("payload.num_turns", value);
+        let mut read = said(told(&copy.look().expect("listed")).0).into_iter();
+        assert!(before.iter().all(|block| read.any(|it| it == *block)), "{value}");
+    }
+}
+
+#[test]
+fn a_record_that_names_no_parent_begins_anew_and_one_whose_parent_cannot_be_told_does_not() {
+    let copy = LINES[0].copy();
+    let whole = copy.whole().0;
+    for value in odd_values() {
+        copy.write_with("parentUuid", &value);
+        let (read, counts) = told(&copy.look().expect("listed"));
+        assert_eq!((read.len(), counts.bad), (whole.len(), 0), "{value}");
+        assert_eq!(said(read).last(), said(whole.clone()).last(), "{value}");
     }
 }
 
