@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     Error, Result, Told,
-    json::{self, Mended},
+    mending::{Mended, mend},
 };
 
 /// How much of a document's beginning is looked at to list it.
@@ -98,7 +98,7 @@ pub(crate) fn last_field(path: &Path, mut file: &File, name: &str) -> Result<Opt
     file.seek(SeekFrom::Start(size.saturating_sub(END_SIZE_BYTES))).map_err(io)?;
     let mut end = Vec::new();
     file.take(END_SIZE_BYTES).read_to_end(&mut end).map_err(io)?;
-    json::mend(&mut end, true);
+    mend(&mut end, true);
     let end = String::from_utf8_lossy(&end);
     let start = format!("\n  \"{name}\": ");
     let value = end.rfind(&start).map(|at| &end[at + start.len()..]);
