@@ -84,10 +84,9 @@ impl Log {
     ) -> Result<()> {
         let (file, _) = files::open(path)?;
         let mut line = Vec::new();
-        // The checkpoint that was parsed last: its messages mostly stand together.
-        let mut checkpoint = (u64::MAX, Value::Null);
+        // The checkpoint that was read last: its messages mostly stand together.
+        let mut checkpoint = (u64::MAX, Checkpoint::default());
         for slot in self.slots {
-            let mut message = Value::Null;
             if slot.summary.is_none() && checkpoint.0 != slot.start {
                 line.resize(slot.len, 0);
                 match file.read_exact_at(&mut line, slot.start) {
@@ -95,21 +94,40 @@ impl Log {
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                     read => read.map_err(|source| Error::Io { path: path.to_owned(), source })?,
                 }
-                message = json::from_slice(&line).unwrap_or_default();
-            }
-            if let Some(place) = slot.place {
-                if checkpoint.0 != slot.start {
-                    checkpoint = (slot.start, message);
+                if slot.place.is_some() {
+                    checkpoint = (slot.start, serde_json::from_slice(&line).unwrap_or_default());
                 }
-                let there = checkpoint.1.pointer_mut(&format!("/$set/messages/{place}"));
-                message = there.map(Value::take).unwrap_or_default();
             }
+            let message = match slot.place {
+                _ if slot.summary.is_some() => Value::Null,
+                Some(place) => checkpoint.1.message(place),
+                None => json::from_slice(&line).unwrap_or_default(),
+            };
             let is_taken_back = slot.is_taken_back;
             if give(slot, message, is_taken_back).is_break() {
                 break;
             }
         }
         Ok(())
+    }
+}
+
+/// A record whose messages take the place of what there was. Each is read on its own: a bad one costs itself.
+#[derive(Default, Deserialize)]
+struct Checkpoint {
+    #[serde(rename = "$set")]
+    set: Messages,
+}
+
+#[derive(Default, Deserialize)]
+struct Messages {
+    messages: Vec<Box<RawValue>>,
+}
+
+impl Checkpoint {
+    fn message(&self, place: usize) -> Value {
+        let message = self.set.messages.get(place);
+        message.and_then(|message| json::from_str(message.get()).ok()).unwrap_or_default()
     }
 }
 

@@ -153,5 +153,9 @@ fn of_a_checkpoint_each_field_counts_for_itself_and_one_that_cannot_be_read_is_c
     check(json!({"summary": 7, "messages": messages}), ": 1 by the checkpoint 2", 0);
     check(json!({"summary": "named", "messages": {"0": ask("lost")}}), "named: 1 2", 1);
     check(json!({"summary": "named", "messages": null}), "named: 1 2", 0);
+    let deep: Value = (0..150).fold(json!([]), |inside, _| json!([inside]));
+    let mut bad = ask("bad");
+    bad["content"] = deep;
+    check(json!({"messages": [ask("1"), bad, ask("3")]}), ": 1 3 2", 1);
     check(json!(7), ": 1 2", 1);
 }
