@@ -44,7 +44,7 @@ impl Catalogue {
     /// Names the sessions of all agents, or of one. Each comes once, however often it is kept.
     pub fn look(&mut self, homes: &Homes, source: Option<Source>) -> Look {
         let mut look = Look::default();
-        let mut seen_paths = HashSet::new();
+        let mut seen_paths: HashSet<PathBuf> = HashSet::new();
         for reader in readers() {
             if source.is_some_and(|source| source != reader.source()) {
                 continue;
@@ -52,7 +52,7 @@ impl Catalogue {
             let mut listing = Listing {
                 source: reader.source(),
                 catalogue: self,
-                seen: &mut seen_paths,
+                seen: HashSet::new(),
                 look: Look::default(),
             };
             reader.list(homes, &mut listing);
@@ -60,6 +60,7 @@ impl Catalogue {
                 snapshot::list(dir, &mut listing);
             }
             let mut once: HashSet<SessionId> = HashSet::new();
+            seen_paths.extend(listing.seen);
             let found = listing.look;
             // A reader names what counts first: a current store before the one that it replaced.
             let mut sessions = found.sessions;
@@ -123,13 +124,13 @@ fn mark_orphans(sessions: &mut [Foreign]) {
 pub struct Listing<'a> {
     source: Source,
     catalogue: &'a mut Catalogue,
-    seen: &'a mut HashSet<PathBuf>,
+    seen: HashSet<PathBuf>,
     look: Look,
 }
 
 impl Listing<'_> {
     /// Adds the sessions that a file holds. `look` is asked when the file is new or changed;
-    /// what it cannot read becomes a problem.
+    /// what it cannot read becomes a problem. A file that is known in two ways is visited once.
     pub(crate) fn visit(&mut self, path: &Path, look: impl FnOnce() -> Result<Vec<Foreign>>) {
         self.visit_parts(path, |_| look());
     }
@@ -141,12 +142,14 @@ impl Listing<'_> {
         path: &Path,
         look: impl FnOnce(&mut Vec<String>) -> Result<Vec<Foreign>>,
     ) {
+        if !self.seen.insert(path.to_owned()) {
+            return;
+        }
         let stamp = match database::Stamp::of(path) {
             Ok(stamp) => stamp,
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return,
             Err(error) => return self.left_out(&error),
         };
-        self.seen.insert(path.to_owned());
         if let Some(known) = self.catalogue.known.get(path)
             && known.stamp == stamp
         {

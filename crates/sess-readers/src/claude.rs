@@ -13,7 +13,7 @@ use memchr::memmem;
 use serde_json::Value;
 use sess_core::{
     Source, Timestamp,
-    message::{Role, Usage},
+    message::{Provenance, Role, Usage},
 };
 
 use self::{
@@ -28,9 +28,6 @@ use crate::{
 };
 
 pub(crate) struct Claude;
-
-/// How many lines are looked at for when a session began when the head of its file does not say it.
-const OPENING_LINES_MAX: usize = 50;
 
 /// What the host adds to prompts for the model alone.
 const WRAPPERS: [&str; 11] = [
@@ -85,10 +82,10 @@ impl Reader for Claude {
 
     fn title(&self, session: &Foreign) -> Result<Option<String>> {
         let mut lines = Lines::open(&session.place.path)?;
-        let mut titles = Titles::default();
+        let (mut titles, mut mended) = (Titles::default(), Vec::new());
         while let Some(line) = lines.next()? {
             if may_name(line)
-                && let Ok(record) = serde_json::from_slice::<Record<'_>>(line)
+                && let Ok(record) = json::borrowed::<Record<'_>>(line, &mut mended)
                 && !record.is_message()
             {
                 titles.see(&record);
@@ -101,11 +98,12 @@ impl Reader for Claude {
         let path = &session.place.path;
         let links = Links::of(path)?;
         let last = session.began_at();
-        let mut reading = Reading { take, pending: None, last, unknown: 0 };
-        let mut titles = Titles::default();
+        let is_part = session.parent.is_some();
+        let mut reading = Reading { take, is_part, pending: None, last, unknown: 0 };
+        let (mut titles, mut mended) = (Titles::default(), Vec::new());
         let mut told = Told::default();
         let is_whole = files::each(Lines::open(path)?, &mut told, |start, line| {
-            let record = serde_json::from_slice::<Record<'_>>(line).ok()?;
+            let record = json::borrowed::<Record<'_>>(line, &mut mended).ok()?;
             titles.see(&record);
             match links.left(start) {
                 Some(Left::Repeated) => Some(ControlFlow::Continue(())),
@@ -136,7 +134,7 @@ fn sub_agents(dir: &Path, parent: &str, listing: &mut Listing<'_>) {
             if let Some(child) = &mut found {
                 child.parent = session_id(parent);
                 let meta = files::document(&item.path.with_extension("meta.json")).unwrap_or_default();
-                let meta: serde_json::Value = serde_json::from_slice(&meta).unwrap_or_default();
+                let meta: serde_json::Value = json::from_slice(&meta).unwrap_or_default();
                 child.name = json::field(&meta, "agentType").map(str::to_owned);
                 if let Some(description) = json::field(&meta, "description") {
                     (child.title, child.is_title_sure) = (json::title(description), true);
@@ -161,15 +159,10 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
     let mut known = Known::default();
-    ends.head().for_each(|line| known.see(line));
-    if known.created_at.is_none() && !ends.is_whole() {
-        // A line that is longer than what is looked at hides how it began.
-        let mut lines = Lines::open(path)?;
-        for _ in 0..OPENING_LINES_MAX {
-            let Some(line) = lines.next()?.filter(|_| known.created_at.is_none()) else { break };
-            known.see(line);
-        }
-    }
+    ends.begin(path, |line| {
+        known.see(line);
+        known.is_spoken && known.created_at.is_some()
+    })?;
     ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;
@@ -179,6 +172,9 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     session.cwd = known.moved_to.or(known.cwd);
     session.branch = known.branch;
     session.title = known.titles.best();
+    // Older releases put files of sub-agents beside those of sessions.
+    let started_by = known.started_by.filter(|_| !known.is_main);
+    session.parent = started_by.as_deref().and_then(session_id).filter(|parent| *parent != session.id);
     // What the person called it last counts most.
     session.is_title_sure = ends.is_whole() || ends.tail().any(|line| has(line, "\"custom-title\""));
     Ok(known.is_spoken.then_some(session))
@@ -186,7 +182,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Record<'_>>(line).is_ok_and(|record| record.is_of_a_kind())
+    json::borrowed::<Record<'_>>(line, &mut Vec::new()).is_ok_and(|record| record.is_of_a_kind())
 }
 
 /// Tells whether a line says when something was said.
@@ -217,12 +213,17 @@ struct Known {
     created_at: Option<Timestamp>,
     updated_at: Option<Timestamp>,
     is_spoken: bool,
+    /// Something was said in it that no sub-agent said, or was told.
+    is_main: bool,
+    /// The session whose sub-agent said the first message that is one's.
+    started_by: Option<String>,
 }
 
 impl Known {
     /// Sees a line; those of two writers may stand in any order.
     fn see(&mut self, line: &[u8]) {
-        let Ok(record) = serde_json::from_slice::<Record<'_>>(line) else { return };
+        let mut mended = Vec::new();
+        let Ok(record) = json::borrowed::<Record<'_>>(line, &mut mended) else { return };
         self.titles.see(&record);
         self.moved_to = record.relocated_cwd.clone().or(self.moved_to.take());
         if self.cwd.is_none() {
@@ -234,6 +235,8 @@ impl Known {
         if record.is_message() {
             self.is_spoken = true;
             self.updated_at = self.updated_at.max(at);
+            self.is_main |= !record.is_sidechain;
+            self.started_by = self.started_by.take().or_else(|| record.started_by());
         }
     }
 }
@@ -266,6 +269,8 @@ struct Pending {
 
 struct Reading<'a, 'b> {
     take: &'a mut Take<'b>,
+    /// The session is a sub-agent's.
+    is_part: bool,
     pending: Option<Pending>,
     /// When the last record was written: one without a time belongs there.
     last: Timestamp,
@@ -281,7 +286,7 @@ impl Reading<'_, '_> {
         Some(match &*record.kind {
             "assistant" => self.reply(id, record.message()?, is_taken_back),
             "user" if record.is_hidden() || record.is_compact_summary => ControlFlow::Continue(()),
-            "user" => self.user(id, record.message()?, record.sub_agent(), is_taken_back),
+            "user" => self.user(record, record.message()?, is_taken_back),
             "attachment" => {
                 let prompt = record.queued_prompt().unwrap_or_default();
                 let text = without_wrappers(&prompt);
@@ -303,14 +308,13 @@ impl Reading<'_, '_> {
         })
     }
 
-    fn user(
-        &mut self,
-        id: Option<String>,
-        message: Message,
-        mut sub_agent: Option<String>,
-        is_taken_back: bool,
-    ) -> ControlFlow<()> {
+    fn user(&mut self, record: &Record<'_>, message: Message, is_taken_back: bool) -> ControlFlow<()> {
+        let id = record.uuid.clone();
+        let mut sub_agent = record.sub_agent();
         let mut said = json::empty(Role::User, self.last);
+        // What a sub-agent was told in the middle of a session is not what the person said.
+        let is_task = record.is_sidechain && !self.is_part;
+        said.provenance = is_task.then_some(Provenance::InternalSystem);
         for mut part in parts(message.content) {
             match json::field(&part, "type") {
                 Some("tool_result") => {

@@ -25,7 +25,7 @@ use self::{
     index::Index,
     outline::Outline,
     reading::Reading,
-    record::{Line, Meta, opening, speaks},
+    record::{Line, Meta, speaks},
     rollout::Rollout,
 };
 use crate::{
@@ -37,8 +37,6 @@ use crate::{
 
 pub(crate) struct Codex;
 
-/// How many lines are looked at for the first prompt when the head of a file does not have it.
-const OPENING_LINES_MAX: usize = 210;
 /// How many files a thread may be spread over.
 const SEGMENTS_MAX: usize = 64;
 
@@ -141,7 +139,10 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
         updated_at = line.at.or(updated_at);
         is_spoken |= speaks(&line);
     }
-    session.title = first_prompt(path, &ends)?.unwrap_or_default();
+    let opening = Opening::of(path, &ends)?;
+    // A compaction may take up the end, and instructions the beginning.
+    is_spoken |= opening.is_spoken;
+    session.title = opening.title.unwrap_or_default();
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     if let Some(meta) = meta {
         meta.describe(&mut session);
@@ -163,22 +164,32 @@ fn is_dated(line: &[u8]) -> bool {
     line.is_ok_and(|line| line.kind != "session_meta" && line.at.is_some())
 }
 
-/// Returns the title that the first prompt makes, further down too where the head is taken up
-/// by instructions.
-fn first_prompt(path: &Path, ends: &Ends) -> Result<Option<String>> {
-    let prompt = |line: &[u8]| serde_json::from_slice::<Line<'_>>(line).ok().and_then(|line| opening(&line));
-    let found = ends.head().find_map(prompt);
-    if found.is_some() || ends.is_whole() {
-        return Ok(found);
+/// What the first lines of a thread say.
+#[derive(Default)]
+struct Opening {
+    /// The title that the first prompt makes.
+    title: Option<String>,
+    is_spoken: bool,
+}
+
+impl Opening {
+    /// Looks for the first prompt, further down too where the head is taken up by instructions.
+    fn of(path: &Path, ends: &Ends) -> Result<Self> {
+        let mut opening = Self::default();
+        ends.begin(path, |line| opening.see(line))?;
+        Ok(opening)
     }
-    let mut lines = Lines::of_any(path)?;
-    for _ in 0..OPENING_LINES_MAX {
-        let Some(line) = lines.next()? else { break };
-        if let Some(found) = prompt(line) {
-            return Ok(Some(found));
+
+    /// Sees a line, and tells whether it knows the title.
+    fn see(&mut self, line: &[u8]) -> bool {
+        if self.title.is_none()
+            && let Ok(line) = serde_json::from_slice::<Line<'_>>(line)
+        {
+            self.title = record::opening(&line);
+            self.is_spoken = self.is_spoken || self.title.is_some() || speaks(&line);
         }
+        self.title.is_some()
     }
-    Ok(None)
 }
 
 /// A rollout as a part of a thread.
@@ -216,15 +227,13 @@ fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
 
 /// Returns what a rollout says of itself, in its first record or, in a damaged one, soon after.
 fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
-    let mut lines = Lines::of_any(path)?;
-    for _ in 0..OPENING_LINES_MAX {
-        let Some(line) = lines.next()? else { break };
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
-        if let Some(meta) = line.meta().filter(|meta| meta.is_of(thread)) {
-            return Ok(Some(meta));
-        }
-    }
-    Ok(None)
+    let mut found = None;
+    files::opening(Lines::of_any(path)?, |line| {
+        let line = serde_json::from_slice::<Line<'_>>(line).ok();
+        found = line.and_then(|line| line.meta()).filter(|meta| meta.is_of(thread));
+        found.is_some()
+    })?;
+    Ok(found)
 }
 
 fn read_segment(

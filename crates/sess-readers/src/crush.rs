@@ -166,7 +166,7 @@ fn message(connection: &Connection, sql: &str, key: i64) -> rusqlite::Result<Mes
         Ok(Message {
             id: database::filled(row, 0),
             role: database::text(row, 1).unwrap_or_default(),
-            parts: database::text(row, 2).and_then(|text| serde_json::from_str(&text).ok()),
+            parts: database::text(row, 2).and_then(|text| json::from_str(&text).ok()),
             model: database::filled(row, 3),
             at: database::instant(row, 4),
             is_summary: database::truthy(row, 5),

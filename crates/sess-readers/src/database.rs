@@ -292,6 +292,11 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> Option<String> {
     }
 }
 
+/// Tells whether there is no value, which is not so of one that is too large.
+pub(crate) fn is_null(row: &Row<'_>, column: usize) -> bool {
+    row.get_ref(column).is_ok_and(|value| value == ValueRef::Null)
+}
+
 /// Returns the bytes of a text or of a blob.
 pub(crate) fn bytes(row: &Row<'_>, column: usize) -> Option<Vec<u8>> {
     let bytes = row.get_ref(column).ok()?.as_bytes_or_null().ok()??;

@@ -196,7 +196,7 @@ fn column_items(connection: &Connection, native: &str) -> rusqlite::Result<Vec<V
         return Ok(Vec::new());
     }
     // What cannot be read counts as one item that cannot.
-    Ok(serde_json::from_str(&text).unwrap_or_else(|_| vec![Value::Null]))
+    Ok(json::from_str(&text).unwrap_or_else(|_| vec![Value::Null]))
 }
 
 /// Reads a session out of its column, or out of the one of a session around it; none when it is gone.
@@ -266,7 +266,7 @@ impl Telling<'_, '_> {
         match &*kind {
             "message" if is_implicit => ControlFlow::Continue(()),
             "message" => {
-                let chat = json.and_then(|json| serde_json::from_str(&json).ok());
+                let chat = json.and_then(|json| json::from_str(&json).ok());
                 self.chat(id, &chat.unwrap_or_default(), agent.as_deref())
             }
             // Without an id, the sub-session was deleted, and its place remained.

@@ -11,7 +11,10 @@ use std::{
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::{Error, Result, Told};
+use crate::{
+    Error, Result, Told,
+    mending::{Mended, mend},
+};
 
 /// How much of a document's beginning is looked at to list it.
 const BEGINNING_SIZE_BYTES: u64 = 1 << 20;
@@ -37,7 +40,7 @@ pub(crate) fn walk(
     lists: &[&str],
     give: &mut dyn FnMut(&str, Value) -> ControlFlow<()>,
 ) -> Result<Walked> {
-    let mut from = BufReader::new(from.take(size_bytes_max));
+    let mut from = BufReader::new(Mended::new(from.take(size_bytes_max)));
     let mut walk = Walk { lists, give, is_stopped: false, is_damaged: false };
     let walked = (&mut walk).deserialize(&mut serde_json::Deserializer::from_reader(&mut from));
     match walked {
@@ -47,7 +50,7 @@ pub(crate) fn walk(
         Err(error) if error.is_io() => {
             Err(Error::Io { path: path.to_owned(), source: io::Error::from(error) })
         }
-        Err(_) if from.get_ref().limit() == 0 => Ok(Walked::Partly),
+        Err(_) if from.get_ref().get_ref().limit() == 0 => Ok(Walked::Partly),
         Err(_) => Ok(Walked::ToDamage),
     }
 }
@@ -95,6 +98,7 @@ pub(crate) fn last_field(path: &Path, mut file: &File, name: &str) -> Result<Opt
     file.seek(SeekFrom::Start(size.saturating_sub(END_SIZE_BYTES))).map_err(io)?;
     let mut end = Vec::new();
     file.take(END_SIZE_BYTES).read_to_end(&mut end).map_err(io)?;
+    mend(&mut end, true);
     let end = String::from_utf8_lossy(&end);
     let start = format!("\n  \"{name}\": ");
     let value = end.rfind(&start).map(|at| &end[at + start.len()..]);

@@ -22,6 +22,8 @@ const TAIL_SIZE_BYTES: u64 = 64 << 10;
 const TAIL_SIZE_BYTES_MAX: u64 = 8 << 20;
 /// A first line may be longer than the head; from here on it is given up.
 const FIRST_LINE_SIZE_BYTES_MAX: u64 = 2 << 20;
+/// How many lines are looked at for what the beginning should tell.
+const OPENING_LINES_MAX: usize = 210;
 /// A longer line is passed over, and counted as bad.
 const LINE_SIZE_BYTES_MAX: usize = 64 << 20;
 /// A document that must be read whole may be this large.
@@ -242,6 +244,13 @@ impl Ends {
         self.is_whole
     }
 
+    /// Hands over the lines at the beginning. Where `see` does not say that it knows what is looked for, the first of the
+    /// file come once more, and others: a line that is longer than what is looked at hides itself and those behind it.
+    pub(crate) fn begin(&self, path: &Path, mut see: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let is_known = self.head().fold(false, |_, line| see(line));
+        if is_known || self.is_whole { Ok(()) } else { opening(Lines::of_any(path)?, see) }
+    }
+
     pub(crate) fn head(&self) -> impl Iterator<Item = &[u8]> {
         lines(&self.head)
     }
@@ -378,6 +387,17 @@ impl<R: Read> Lines<R> {
         self.too_long += u64::from(is_too_long);
         Ok(is_begun)
     }
+}
+
+/// Hands over the first lines, until `see` says that it knows what is looked for.
+pub(crate) fn opening<R: Read>(mut lines: Lines<R>, mut see: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    for _ in 0..OPENING_LINES_MAX {
+        let Some(line) = lines.next()? else { break };
+        if see(line) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Tells by its name whether a file is compressed.

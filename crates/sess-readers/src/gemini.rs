@@ -75,7 +75,7 @@ impl Reader for Gemini {
         let mut known = Known::default();
         while let Some(line) = lines.next()? {
             if has_summary(line)
-                && let Ok(Value::Object(mut record)) = serde_json::from_slice(line)
+                && let Ok(Value::Object(mut record)) = json::from_slice(line)
             {
                 let set = record.remove("$set").and_then(|mut set| set.get_mut("summary").map(Value::take));
                 known.field("summary", set.unwrap_or_default());
@@ -142,7 +142,7 @@ struct Known {
 impl Known {
     /// Sees a line of a log.
     fn see(&mut self, line: &[u8]) {
-        let Ok(Value::Object(mut record)) = serde_json::from_slice(line) else { return };
+        let Ok(Value::Object(mut record)) = json::from_slice(line) else { return };
         if let Some(Value::Object(set)) = record.remove("$set") {
             set.into_iter().for_each(|(name, value)| self.field(&name, value));
         } else if record.contains_key("id") {
@@ -205,7 +205,11 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, is_dated)?;
     let mut known = Known::default();
-    ends.head().chain(ends.tail()).for_each(|line| known.see(line));
+    ends.begin(path, |line| {
+        known.see(line);
+        known.is_spoken
+    })?;
+    ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;
     }
@@ -218,7 +222,7 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    let Ok(record) = serde_json::from_slice::<Value>(line) else { return false };
+    let Ok(record) = json::from_slice::<Value>(line) else { return false };
     let is_text = |name: &str| record.get(name).is_none_or(Value::is_string);
     let is_of_a_kind = record.get("id").is_none() || record.get("type").is_some();
     let is_set = record.get("$set").is_none_or(Value::is_object);
@@ -268,7 +272,7 @@ struct Projects {
 impl Projects {
     fn of(root: &Path, homes: &Homes) -> Self {
         let document = files::document(&root.join("projects.json")).unwrap_or_default();
-        let document: Value = serde_json::from_slice(&document).unwrap_or_default();
+        let document: Value = json::from_slice(&document).unwrap_or_default();
         let projects = document.get("projects").and_then(Value::as_object).into_iter().flatten();
         let mut by_slug = HashMap::new();
         let mut by_hash = HashMap::new();

@@ -44,7 +44,7 @@ impl Reader for Goose {
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let mut told = Told::default();
             files::each(Lines::open(path)?, &mut told, |_, line| {
-                let line = serde_json::from_slice::<Line>(line).ok()?;
+                let line = json::from_slice::<Line>(line).ok()?;
                 Some(line.message().map_or(ControlFlow::Continue(()), |message| telling.message(message)))
             })?;
             told.unknown = telling.told.unknown;
@@ -129,8 +129,8 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
     let (mut is_spoken, mut updated_at) = (false, None);
-    for line in ends.head().chain(ends.tail()) {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
+    let mut see = |line: &[u8]| {
+        let line = json::from_slice::<Line>(line).unwrap_or_default();
         session.cwd = session.cwd.take().or(line.working_dir);
         if let Some(title) = line.description.filter(|_| session.title.is_empty()) {
             session.title = json::title(&title);
@@ -141,7 +141,12 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.created_at = session.created_at.or(at);
             updated_at = at.or(updated_at);
         }
-    }
+        is_spoken
+    };
+    ends.begin(path, &mut see)?;
+    ends.tail().for_each(|line| {
+        see(line);
+    });
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     if !is_spoken {
         ends.check(path, is_record)?;
@@ -151,12 +156,12 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood: what somebody said is somebody's.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.content.is_null())
+    json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.content.is_null())
 }
 
 /// Returns when a line was said, if it is a message that tells it.
 fn said_at(line: &[u8]) -> Option<Timestamp> {
-    let line = serde_json::from_slice::<Line>(line).ok().filter(|line| line.role.is_some())?;
+    let line = json::from_slice::<Line>(line).ok().filter(|line| line.role.is_some())?;
     json::instant(&line.created?)
 }
 
@@ -197,12 +202,12 @@ const MESSAGE: [&str; 5] = ["message_id", "role", "created_timestamp", "content_
 
 fn message(connection: &Connection, sql: &str, key: i64) -> rusqlite::Result<Message> {
     connection.prepare_cached(sql)?.query_row([key], |row| {
-        let metadata = database::text(row, 4).and_then(|text| serde_json::from_str(&text).ok());
+        let metadata = database::text(row, 4).and_then(|text| json::from_str(&text).ok());
         Ok(Message {
             id: Some(database::filled(row, 0).unwrap_or_else(|| key.to_string())),
             role: database::text(row, 1).unwrap_or_default(),
             at: database::instant(row, 2),
-            parts: database::text(row, 3).and_then(|text| serde_json::from_str(&text).ok()),
+            parts: database::text(row, 3).and_then(|text| json::from_str(&text).ok()),
             metadata: metadata.unwrap_or_default(),
         })
     })

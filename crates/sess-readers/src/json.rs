@@ -2,11 +2,45 @@
 
 use std::borrow::Cow;
 
+use serde::de::{Deserialize, DeserializeOwned};
 use serde_json::{Map, Value};
 use sess_core::{
     Timestamp,
     message::{Block, Body, Role},
 };
+
+use crate::mending::mend;
+
+/// Reads JSON as JavaScript does: half a surrogate pair, of which texts there may be made and which is none of Unicode,
+/// becomes U+FFFD.
+pub(crate) fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    borrowed(text, &mut Vec::new())
+}
+
+/// Reads JSON as [`from_slice`] does.
+pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    match serde_json::from_str(text) {
+        Err(error) if error.is_syntax() => from_slice(text.as_bytes()),
+        read => read,
+    }
+}
+
+/// Reads JSON as [`from_slice`] does; what is read refers to the text, or to `mended`, where the text is kept that had to
+/// be mended.
+pub(crate) fn borrowed<'a, T: Deserialize<'a>>(
+    text: &'a [u8],
+    mended: &'a mut Vec<u8>,
+) -> serde_json::Result<T> {
+    match serde_json::from_slice(text) {
+        // Few texts need it, and looking for that costs time.
+        Err(error) if error.is_syntax() => {
+            text.clone_into(mended);
+            mend(mended, true);
+            if mended == text { Err(error) } else { serde_json::from_slice(mended) }
+        }
+        read => read,
+    }
+}
 
 /// Reads an instant as agents write it: RFC 3339, or a number of seconds or milliseconds. Zero is what a field holds
 /// that nobody set, and before it no agent was there to write: these are none.
@@ -59,7 +93,7 @@ pub(crate) fn tool_call(id: &str, name: &str, arguments: Value) -> Block {
     let arguments = match arguments {
         Value::Object(arguments) => arguments,
         Value::Null => Map::new(),
-        Value::String(text) => match serde_json::from_str(&text) {
+        Value::String(text) => match from_str(&text) {
             Ok(Value::Object(arguments)) => arguments,
             _ if text.is_empty() => Map::new(),
             _ => Map::from_iter([("input".to_owned(), Value::String(text))]),

@@ -21,6 +21,7 @@ mod homes;
 mod json;
 mod lenient;
 mod live;
+mod mending;
 mod openclaw;
 mod opencode;
 mod plan;

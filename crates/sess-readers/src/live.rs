@@ -125,7 +125,7 @@ fn registry(homes: &Homes, processes: &HashMap<u32, Process>, now: Timestamp) ->
             continue;
         };
         let entry: Option<Value> =
-            files::document(&item.path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            files::document(&item.path).ok().and_then(|bytes| json::from_slice(&bytes).ok());
         let Some(entry) = entry else { continue };
         let started_ticks = match entry.get("procStart") {
             Some(Value::String(text)) => text.parse().ok(),

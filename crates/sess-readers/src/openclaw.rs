@@ -57,14 +57,14 @@ impl Reader for Openclaw {
             (Events::File, legacy::children(path))
         };
         let mut tree = Tree::default();
-        events.each(path, &mut Told::default(), |line| {
-            tree.add(line)?;
+        events.each(path, &mut Told::default(), |start, line| {
+            tree.add(start, line)?;
             Some(ControlFlow::Continue(()))
         })?;
         let at = session.began_at();
-        let mut telling = Telling::new(take, tree.live(), children, at);
+        let mut telling = Telling::new(take, tree.taken_back(), children, at);
         let mut told = Told::default();
-        events.each(path, &mut told, |line| telling.event(line))?;
+        events.each(path, &mut told, |start, line| telling.event(start, line))?;
         told.unknown += telling.unknown;
         Ok(told)
     }
@@ -78,6 +78,8 @@ enum Events {
     File,
     Rows {
         database: Box<Database>,
+        /// Reads the event of a session with a number.
+        sql: String,
         session: SessionId,
         keys: Vec<i64>,
     },
@@ -86,22 +88,22 @@ enum Events {
 }
 
 impl Events {
+    /// Hands over each event with where it begins, or with its number: an event is known by that in each reading, though
+    /// one before it cannot be read, or is gone.
     fn each(
         &mut self,
         path: &Path,
         told: &mut Told,
-        mut take: impl FnMut(&[u8]) -> Option<ControlFlow<()>>,
+        mut take: impl FnMut(u64, &[u8]) -> Option<ControlFlow<()>>,
     ) -> Result<()> {
         match self {
-            Self::File => files::each(Lines::of_any(path)?, told, |_, line| take(line)).map(drop),
-            Self::Archive(bytes) => {
-                files::each(Lines::new(path, bytes.as_slice()), told, |_, line| take(line)).map(drop)
-            }
-            Self::Rows { database, session, keys } => {
-                let row = |connection: &Connection, key| event(connection, session, key);
-                database.step(keys, row, |event| {
+            Self::File => files::each(Lines::of_any(path)?, told, take).map(drop),
+            Self::Archive(bytes) => files::each(Lines::new(path, bytes.as_slice()), told, take).map(drop),
+            Self::Rows { database, sql, session, keys } => {
+                let row = |connection: &Connection, key| Ok((key, event(connection, sql, session, key)?));
+                database.step(keys, row, |(key, event)| {
                     let event = event.and_then(|event| event.plain(path));
-                    event.and_then(|event| take(&event)).unwrap_or_else(|| {
+                    event.and_then(|event| take(key.cast_unsigned(), &event)).unwrap_or_else(|| {
                         told.bad += 1;
                         ControlFlow::Continue(())
                     })
@@ -130,12 +132,17 @@ fn decompressed(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
     files::read_bounded(path, files::decompressed(path, bytes)?)
 }
 
-fn event(connection: &Connection, session: &SessionId, key: i64) -> rusqlite::Result<Option<Event>> {
-    // Both are there in databases of today; the second was added later.
-    let sql = "SELECT event_json, event_zstd FROM transcript_events WHERE session_id = ?1 AND seq = ?2";
-    let statement = connection.prepare_cached(sql);
-    let mut statement =
-        statement.or_else(|_| connection.prepare_cached(&sql.replace("event_zstd", "NULL")))?;
+/// What an event is stored in. The second was added later.
+const EVENT: [&str; 2] = ["event_json", "event_zstd"];
+const EVENTS: &str = "transcript_events";
+
+fn event(
+    connection: &Connection,
+    sql: &str,
+    session: &SessionId,
+    key: i64,
+) -> rusqlite::Result<Option<Event>> {
+    let mut statement = connection.prepare_cached(sql)?;
     statement.query_row(params![session.as_str(), key], |row| Ok(stored_event(row, 0)))
 }
 
@@ -147,7 +154,9 @@ fn stored_event(row: &Row<'_>, column: usize) -> Option<Event> {
 /// Returns where a session's events are, and its children.
 fn stored(path: &Path, id: &SessionId) -> Result<(Events, Children)> {
     let mut database = Box::new(Database::at(path));
-    let (keys, archive, children) = database.look(|connection| {
+    let (sql, keys, archive, children) = database.look(|connection| {
+        let table = Table::of(connection, EVENTS)?;
+        let event_sql = format!("{} WHERE session_id = ?1 AND seq = ?2", table.select(&EVENT));
         let sql = "SELECT seq FROM transcript_events WHERE session_id = ?1 ORDER BY seq";
         let keys = database::keys(connection, sql, id.as_str())?;
         let archive = if keys.is_empty() { archived(connection, id)? } else { None };
@@ -163,10 +172,10 @@ fn stored(path: &Path, id: &SessionId) -> Result<(Events, Children)> {
                 children.insert(key, child);
             }
         }
-        Ok((keys, archive, children))
+        Ok((event_sql, keys, archive, children))
     })?;
     let events = match archive {
-        _ if !keys.is_empty() => Events::Rows { database, session: id.clone(), keys },
+        _ if !keys.is_empty() => Events::Rows { database, sql, session: id.clone(), keys },
         Some((bytes, true)) => Events::Archive(decompressed(path, &bytes)?),
         Some((bytes, false)) => Events::Archive(bytes),
         None => return Err(Error::Gone(path.to_owned())),
@@ -194,7 +203,7 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     let found = database::look(path, |connection| {
         let wanted: [(_, &[_]); 2] = [
             ("session_windows", &["session_id", "session_key"]),
-            ("transcript_events", &["session_id", "seq", "event_json"]),
+            (EVENTS, &["session_id", "seq", "event_json"]),
         ];
         if let Some(table) = database::lacking(connection, &wanted)? {
             return Ok(Err(table));
@@ -210,19 +219,17 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             "parent_session_key",
             "spawned_by",
         ];
+        let events = Table::of(connection, EVENTS)?;
+        let first = format!("{} WHERE session_id = ?1 ORDER BY seq LIMIT 1", events.select(&EVENT));
         let mut named = Named::default();
         named.add(connection, &windows.select(&columns), |row, native, id| {
             let mut session = window(path, row, native, id, &nodes);
-            let first = "SELECT event_json, event_zstd FROM transcript_events WHERE session_id = ?1
-                ORDER BY seq LIMIT 1";
-            let statement = connection.prepare_cached(first);
-            let mut statement =
-                statement.or_else(|_| connection.prepare_cached(&first.replace("event_zstd", "NULL")))?;
+            let mut statement = connection.prepare_cached(&first)?;
             let header = statement.query_row([session.id.as_str()], |row| Ok(stored_event(row, 0)));
             // A window in which nothing was said yet, or whose transcript is archived.
             let Some(header) = header.optional()? else { return Ok(None) };
             let header = header.and_then(|event| event.plain(path));
-            let header = header.and_then(|line| serde_json::from_slice::<Header>(&line).ok());
+            let header = header.and_then(|line| json::from_slice::<Header>(&line).ok());
             session.cwd = header.and_then(|header| header.cwd).or(session.cwd);
             Ok(Some(session))
         })?;
@@ -275,7 +282,7 @@ fn nodes(connection: &Connection) -> rusqlite::Result<HashMap<String, Node>> {
     while let Some(row) = rows.next()? {
         let Some(key) = database::text(row, 0) else { continue };
         let text = |column| database::filled(row, column);
-        let entry = text(9).and_then(|json| serde_json::from_str::<legacy::Known>(&json).ok());
+        let entry = text(9).and_then(|json| json::from_str::<legacy::Known>(&json).ok());
         let entry = entry.unwrap_or_default();
         let label = text(2).or_else(|| entry.label.clone());
         let title = label.clone().or_else(|| text(3)).or_else(|| entry.title());

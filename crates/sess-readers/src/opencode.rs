@@ -171,13 +171,12 @@ fn message(connection: &Connection, key: i64) -> rusqlite::Result<Message> {
 
 /// Returns an object of JSON; none where there is something else.
 fn object(text: Option<String>) -> Option<Value> {
-    serde_json::from_str(&text?).ok().filter(Value::is_object)
+    json::from_str(&text?).ok().filter(Value::is_object)
 }
 
 fn legacy_info(path: &Path) -> Result<Value> {
     let bytes = files::document(path)?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Error::Format { path: path.to_owned(), what: error.to_string() })
+    json::from_slice(&bytes).map_err(|error| Error::Format { path: path.to_owned(), what: error.to_string() })
 }
 
 fn revert(info: &Value) -> Revert {

@@ -135,7 +135,7 @@ impl Telling<'_, '_> {
     fn thread(&mut self, thread: &Thread<'_>) {
         self.model = json::field(&thread.model, "model").map(str::to_owned);
         for (place, message) in thread.messages.iter().enumerate() {
-            let Ok(message) = serde_json::from_str::<Value>(message.get()) else {
+            let Ok(message) = json::from_str::<Value>(message.get()) else {
                 self.told.bad += 1;
                 continue;
             };

@@ -42,6 +42,8 @@ struct Link<'a> {
     subtype: Option<&'a RawValue>,
     #[serde(borrow)]
     message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    is_sidechain: Option<&'a RawValue>,
 }
 
 /// The kinds of records that a conversation is made of, as they stand in a file.
@@ -53,6 +55,8 @@ struct Node {
     parent: Option<u32>,
     /// Somebody or the model speaks: where a dead branch begins.
     is_spoken: bool,
+    /// It is a sub-agent's, of which older releases wrote what it said among the records of its session.
+    is_side: bool,
 }
 
 impl Links {
@@ -63,6 +67,8 @@ impl Links {
         let mut open: Vec<(u32, u64, Option<u32>)> = Vec::new();
         let mut left = HashMap::new();
         let mut leaf = None;
+        // In a file of a sub-agent's own there is no other.
+        let mut side_leaf = None;
         files::each(Lines::open(path)?, &mut Told::default(), |start, line| {
             let link = serde_json::from_slice::<Link<'_>>(line).ok()?;
             let go_on = Some(ControlFlow::Continue(()));
@@ -79,23 +85,25 @@ impl Links {
             }
             let by_name = |uuid: &RawValue| places.get(&name(uuid.get())).copied();
             let is_compaction = link.subtype.is_some_and(|subtype| subtype.get() == "\"compact_boundary\"");
+            let is_side = link.is_sidechain.is_some_and(|is_side| is_side.get() == "true");
+            let last = if is_side { &mut side_leaf } else { &mut leaf };
             let parent =
                 link.parent_uuid.and_then(by_name).or_else(|| link.logical_parent_uuid.and_then(by_name));
             let is_null = |uuid: &&RawValue| uuid.get() == "null";
             match link.parent_uuid.or(link.logical_parent_uuid).filter(|uuid| !is_null(uuid)) {
-                Some(lost) if parent.is_none() => open.push((place, name(lost.get()), leaf)),
+                Some(lost) if parent.is_none() => open.push((place, name(lost.get()), *last)),
                 _ => {}
             }
             // Older versions did not say what a compaction follows: it is what was there.
-            let parent = if parent.is_none() && is_compaction { place.checked_sub(1) } else { parent };
+            let parent = if parent.is_none() && is_compaction { *last } else { parent };
             let kind = link.kind.map_or("", RawValue::get);
             let is_result = link.message.is_some_and(|message| message.get().contains("\"tool_result\""));
             let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
-            nodes.push(Node { start, parent, is_spoken });
+            nodes.push(Node { start, parent, is_spoken, is_side });
             places.insert(name(uuid.get()), place);
             // A title, say, may have an id too, and hangs on nothing.
             if CHAINED.contains(&kind) {
-                leaf = Some(place);
+                *last = Some(place);
             }
             go_on
         })?;
@@ -103,7 +111,7 @@ impl Links {
             // A parent that no record has was lost: nothing says that what stands before was taken back.
             nodes[place as usize].parent = places.get(&parent).copied().or(before);
         }
-        let live = live(&nodes, leaf);
+        let live = live(&nodes, leaf.or(side_leaf));
         let taken_back = nodes.iter().zip(live).filter(|(_, is_live)| !is_live);
         left.extend(taken_back.map(|(node, _)| (node.start, Left::TakenBack)));
         Ok(Self { left })
@@ -116,11 +124,15 @@ impl Links {
 }
 
 /// Walks from the leaf to the root; then adds what hangs beside that path without anybody
-/// speaking there: results of tools that ran at the same time.
+/// speaking there: results of tools that ran at the same time. What a sub-agent said in the
+/// file of its session is a tree of its own, of which nothing is taken back.
 fn live(nodes: &[Node], leaf: Option<u32>) -> Vec<bool> {
     let mut live = on_way_to_root(nodes.len(), leaf, |place| nodes[place].parent);
+    let is_of_session = leaf.is_some_and(|leaf| !nodes[leaf as usize].is_side);
     for (place, node) in nodes.iter().enumerate() {
-        if !live[place] && !node.is_spoken {
+        if is_of_session && node.is_side {
+            live[place] = true;
+        } else if !live[place] && !node.is_spoken {
             live[place] = node.parent.is_none_or(|parent| live[parent as usize]);
         }
     }

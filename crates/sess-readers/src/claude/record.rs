@@ -32,6 +32,12 @@ pub(super) struct Record<'a> {
     /// Where the session went on, in another worktree.
     #[serde(deserialize_with = "lenient::text")]
     pub relocated_cwd: Option<String>,
+    /// Read by [`Record::started_by`].
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    /// A sub-agent said it, or was told it.
+    #[serde(deserialize_with = "lenient::flag")]
+    pub is_sidechain: bool,
     #[serde(deserialize_with = "lenient::flag")]
     is_meta: bool,
     #[serde(deserialize_with = "lenient::flag")]
@@ -113,12 +119,17 @@ impl Record<'_> {
     }
 
     pub(super) fn message(&self) -> Option<Message> {
-        serde_json::from_str(self.message?.get()).ok()
+        json::from_str(self.message?.get()).ok()
+    }
+
+    /// Returns the session whose sub-agent said this, or was told it.
+    pub(super) fn started_by(&self) -> Option<String> {
+        json::from_str(self.session_id.filter(|_| self.is_sidechain)?.get()).ok()
     }
 
     /// Returns what was typed while the agent was at work.
     pub(super) fn queued_prompt(&self) -> Option<String> {
-        let attachment: Value = serde_json::from_str(self.attachment?.get()).ok()?;
+        let attachment: Value = json::from_str(self.attachment?.get()).ok()?;
         let is_prompt = json::field(&attachment, "type") == Some("queued_command");
         is_prompt.then(|| json::field(&attachment, "prompt").map(str::to_owned)).flatten()
     }
@@ -211,6 +222,8 @@ pub(super) struct Titles {
     last_prompt: Option<String>,
     summary: Option<String>,
     first_prompt: Option<String>,
+    /// What a sub-agent was told first: in a file of its own there is no other prompt.
+    task: Option<String>,
 }
 
 impl Titles {
@@ -222,8 +235,11 @@ impl Titles {
             "ai-title" => self.ai = name(&record.ai_title),
             "last-prompt" => self.last_prompt = name(&record.last_prompt),
             "summary" => self.summary = name(&record.summary),
-            "user" if self.first_prompt.is_none() => {
-                self.first_prompt = super::prompt(record).map(|prompt| json::title(&prompt));
+            "user" => {
+                let first = if record.is_sidechain { &mut self.task } else { &mut self.first_prompt };
+                if first.is_none() {
+                    *first = super::prompt(record).map(|prompt| json::title(&prompt));
+                }
             }
             _ => {}
         }
@@ -231,7 +247,8 @@ impl Titles {
 
     /// Returns what the session is called; empty when nothing says it.
     pub(super) fn best(self) -> String {
-        let named = [self.custom, self.ai, self.last_prompt, self.summary, self.first_prompt];
+        let said = self.first_prompt.or(self.task);
+        let named = [self.custom, self.ai, self.last_prompt, self.summary, said];
         named.into_iter().flatten().next().unwrap_or_default()
     }
 }

@@ -61,7 +61,7 @@ impl Index {
             thread_name: String,
         }
         while let Ok(Some(line)) = lines.next() {
-            if let Ok(named) = serde_json::from_slice::<Named>(line) {
+            if let Ok(named) = json::from_slice::<Named>(line) {
                 self.threads.entry(named.id).or_default().old_name = Some(named.thread_name);
             }
         }

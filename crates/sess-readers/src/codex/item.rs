@@ -92,7 +92,7 @@ pub(super) fn output(item: &Value) -> (Vec<Block>, bool) {
     match output {
         Value::String(text) => {
             // Some tools wrap what they printed together with how they ended.
-            let wrapped = text.starts_with('{').then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+            let wrapped = text.starts_with('{').then(|| json::from_str::<Value>(text).ok()).flatten();
             match wrapped.as_ref().and_then(|wrapped| json::field(wrapped, "output")) {
                 Some(printed) => {
                     let code = wrapped.as_ref().and_then(|it| it.pointer("/metadata/exit_code"));
@@ -113,7 +113,7 @@ pub(super) fn output(item: &Value) -> (Vec<Block>, bool) {
 /// Returns the thread that a result says was started.
 pub(super) fn spawned(content: &[Block]) -> Option<String> {
     let Some(Block::Text { text }) = content.first() else { return None };
-    let answer: Value = serde_json::from_str(text).ok()?;
+    let answer: Value = json::from_str(text).ok()?;
     json::field(&answer, "agent_id").map(str::to_owned)
 }
 

@@ -60,7 +60,7 @@ impl Line<'_> {
     }
 
     pub(super) fn payload(&self) -> Option<Value> {
-        serde_json::from_str(self.payload?.get()).ok()
+        json::from_str(self.payload?.get()).ok()
     }
 
     pub(super) fn gist(&self) -> Option<Gist<'_>> {

@@ -25,7 +25,7 @@ struct Composer(Value);
 
 impl Composer {
     fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok().filter(Value::is_object).map(Self)
+        json::from_str(text).ok().filter(Value::is_object).map(Self)
     }
 
     /// Tells whether nobody said anything, which is not so where something else stands at the place of what was said.
@@ -74,12 +74,12 @@ pub(super) fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Fo
         while let Some(row) = rows.next()? {
             let key = database::text(row, 0).unwrap_or_default();
             let id = key.strip_prefix(COMPOSER).unwrap_or_default();
-            let value = database::text(row, 1).unwrap_or_default();
-            // One that was deleted may leave its key.
-            if matches!(&*value, "" | "null") {
+            let value = database::text(row, 1);
+            // One that was deleted may leave its key. What is there and is none is too large.
+            if database::is_null(row, 1) || matches!(value.as_deref(), Some("" | "null")) {
                 continue;
             }
-            let composer = id.parse().ok().zip(Composer::parse(&value));
+            let composer = id.parse().ok().zip(value.as_deref().and_then(Composer::parse));
             let Some((session_id, composer)) = composer.filter(|(id, composer)| composer.is_of(id)) else {
                 damaged.push(id.to_owned());
                 continue;
@@ -169,7 +169,7 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
         |connection, rowid| {
             let sql = "SELECT value FROM cursorDiskKV WHERE rowid = ?1";
             let value = connection.query_row(sql, [rowid], |row| Ok(database::text(row, 0)))?;
-            let bubble: Value = serde_json::from_str(&value.unwrap_or_default()).unwrap_or_default();
+            let bubble: Value = json::from_str(&value.unwrap_or_default()).unwrap_or_default();
             // The index of a damaged store may lead to another conversation's message.
             let is_named = json::field(&bubble, "bubbleId")
                 .is_none_or(|name| names.get(&rowid).is_some_and(|it| it == name));
@@ -186,7 +186,7 @@ fn key(session: &SessionId, bubble: &str) -> String {
 
 fn bubble(connection: &Connection, key: &str) -> rusqlite::Result<Option<Value>> {
     let value = value(connection, key)?;
-    Ok(value.and_then(|value| serde_json::from_str(&value).ok()))
+    Ok(value.and_then(|value| json::from_str(&value).ok()))
 }
 
 fn value(connection: &Connection, key: &str) -> rusqlite::Result<Option<String>> {

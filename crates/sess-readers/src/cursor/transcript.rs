@@ -65,7 +65,7 @@ fn plain_parts(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Line {
     role: Option<String>,
     #[serde(rename = "type", default, deserialize_with = "lenient::text")]
@@ -95,7 +95,7 @@ impl Line {
 
 /// Tells whether a line can be understood: what somebody said is somebody's.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.message.is_null())
+    json::from_slice::<Line>(line).is_ok_and(|line| line.role.is_some() || line.message.is_null())
 }
 
 fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
@@ -105,8 +105,8 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Cursor, id, place, files::modified(&metadata));
     let mut is_spoken = false;
-    for line in ends.head().chain(ends.tail()) {
-        let Ok(mut line) = serde_json::from_slice::<Line>(line) else { continue };
+    let mut see = |line: &[u8]| {
+        let mut line = json::from_slice::<Line>(line).unwrap_or_default();
         is_spoken |= line.role().is_some();
         if session.title.is_empty() && line.role() == Some(Role::User) {
             let prompt = line.blocks().into_iter().find_map(|block| match block {
@@ -115,7 +115,12 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             });
             session.title = prompt.unwrap_or_default();
         }
-    }
+        is_spoken
+    };
+    ends.begin(path, &mut see)?;
+    ends.tail().for_each(|line| {
+        see(line);
+    });
     if !is_spoken {
         ends.check(path, is_record)?;
     }
@@ -126,7 +131,7 @@ pub(super) fn read(session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
     let mut told = Told::default();
     let mut unknown = 0;
     files::each(Lines::open(&session.place.path)?, &mut told, |_, line| {
-        let mut line = serde_json::from_slice::<Line>(line).ok()?;
+        let mut line = json::from_slice::<Line>(line).ok()?;
         let Some(role) = line.role() else {
             unknown += u64::from(line.kind.as_deref() != Some("turn_ended"));
             return Some(ControlFlow::Continue(()));

@@ -15,7 +15,7 @@ use super::message;
 use crate::{
     Error, Result, Told,
     files::{self, Lines},
-    json,
+    json, lenient,
     session::name,
 };
 
@@ -49,10 +49,12 @@ struct Record<'a> {
     session_id: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+/// What a record sets. Each field counts for itself.
+#[derive(Deserialize)]
 struct Set<'a> {
     #[serde(borrow)]
-    messages: Option<Vec<&'a RawValue>>,
+    messages: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient::text")]
     summary: Option<String>,
 }
 
@@ -63,27 +65,11 @@ impl Log {
         let mut known = HashMap::new();
         let mut told = Told::default();
         files::each(Lines::open(path)?, &mut told, |start, line| {
-            let Ok(record) = serde_json::from_slice::<Record<'_>>(line) else {
+            let read = replay.record(start, line, &mut known);
+            if read.is_none() {
                 replay.gap = replay.live.len();
-                return None;
-            };
-            let place = (start, line.len());
-            match record {
-                Record { rewind_to: Some(id), .. } => replay.rewind(name(&id), &mut known),
-                Record { set: Some(set), .. } => {
-                    let set = serde_json::from_str::<Set<'_>>(set.get()).unwrap_or_default();
-                    let summary = set.summary.as_deref().map(json::title).filter(|title| !title.is_empty());
-                    replay.log.told.title = summary.or(replay.log.told.title.take());
-                    let messages = set.messages.unwrap_or_default().into_iter();
-                    let messages: Vec<String> = messages.map(|it| it.get().to_owned()).collect();
-                    replay.checkpoint(&messages, place, &mut known);
-                }
-                Record { id: Some(id), kind, .. } => {
-                    replay.message(name(&id), kind.as_deref(), place, None, &mut known);
-                }
-                record => replay.log.told.unknown += u64::from(record.session_id.is_none()),
             }
-            Some(ControlFlow::Continue(()))
+            read.map(ControlFlow::Continue)
         })?;
         replay.log.told.bad += told.bad;
         replay.log.told.is_torn = told.is_torn;
@@ -98,10 +84,9 @@ impl Log {
     ) -> Result<()> {
         let (file, _) = files::open(path)?;
         let mut line = Vec::new();
-        // The checkpoint that was parsed last: its messages mostly stand together.
-        let mut checkpoint = (u64::MAX, Value::Null);
+        // The checkpoint that was read last: its messages mostly stand together.
+        let mut checkpoint = (u64::MAX, Checkpoint::default());
         for slot in self.slots {
-            let mut message = Value::Null;
             if slot.summary.is_none() && checkpoint.0 != slot.start {
                 line.resize(slot.len, 0);
                 match file.read_exact_at(&mut line, slot.start) {
@@ -109,21 +94,40 @@ impl Log {
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                     read => read.map_err(|source| Error::Io { path: path.to_owned(), source })?,
                 }
-                message = serde_json::from_slice(&line).unwrap_or_default();
-            }
-            if let Some(place) = slot.place {
-                if checkpoint.0 != slot.start {
-                    checkpoint = (slot.start, message);
+                if slot.place.is_some() {
+                    checkpoint = (slot.start, serde_json::from_slice(&line).unwrap_or_default());
                 }
-                let there = checkpoint.1.pointer_mut(&format!("/$set/messages/{place}"));
-                message = there.map(Value::take).unwrap_or_default();
             }
+            let message = match slot.place {
+                _ if slot.summary.is_some() => Value::Null,
+                Some(place) => checkpoint.1.message(place),
+                None => json::from_slice(&line).unwrap_or_default(),
+            };
             let is_taken_back = slot.is_taken_back;
             if give(slot, message, is_taken_back).is_break() {
                 break;
             }
         }
         Ok(())
+    }
+}
+
+/// A record whose messages take the place of what there was. Each is read on its own: a bad one costs itself.
+#[derive(Default, Deserialize)]
+struct Checkpoint {
+    #[serde(rename = "$set")]
+    set: Messages,
+}
+
+#[derive(Default, Deserialize)]
+struct Messages {
+    messages: Vec<Box<RawValue>>,
+}
+
+impl Checkpoint {
+    fn message(&self, place: usize) -> Value {
+        let message = self.set.messages.get(place);
+        message.and_then(|message| json::from_str(message.get()).ok()).unwrap_or_default()
     }
 }
 
@@ -139,6 +143,33 @@ struct Replay {
 type Known = HashMap<u64, usize>;
 
 impl Replay {
+    /// Sees a record; none when it cannot be read.
+    fn record(&mut self, start: u64, line: &[u8], known: &mut Known) -> Option<()> {
+        let place = (start, line.len());
+        match serde_json::from_slice::<Record<'_>>(line).ok()? {
+            Record { rewind_to: Some(id), .. } => self.rewind(name(&id), known),
+            Record { set: Some(set), .. } => self.set(set, place, known)?,
+            Record { id: Some(id), kind, .. } => {
+                self.message(name(&id), kind.as_deref(), place, None, known);
+            }
+            record => self.log.told.unknown += u64::from(record.session_id.is_none()),
+        }
+        Some(())
+    }
+
+    /// Sees what a record sets; none when its checkpoint cannot be read.
+    fn set(&mut self, set: &RawValue, place: (u64, usize), known: &mut Known) -> Option<()> {
+        let mut mended = Vec::new();
+        let set = json::borrowed::<Set<'_>>(set.get().as_bytes(), &mut mended).ok()?;
+        let summary = set.summary.as_deref().map(json::title).filter(|title| !title.is_empty());
+        self.log.told.title = summary.or(self.log.told.title.take());
+        let Some(messages) = set.messages else { return Some(()) };
+        let messages: Vec<&RawValue> = serde_json::from_str(messages.get()).ok()?;
+        let messages: Vec<&str> = messages.into_iter().map(RawValue::get).collect();
+        self.checkpoint(&messages, place, known);
+        Some(())
+    }
+
     fn message(
         &mut self,
         id: u64,
@@ -177,7 +208,7 @@ impl Replay {
 
     /// Goes on with other messages than there were. Where some are left out that was a
     /// compaction: they stay, and the new ones are its summary.
-    fn checkpoint(&mut self, messages: &[String], line: (u64, usize), known: &mut Known) {
+    fn checkpoint(&mut self, messages: &[&str], line: (u64, usize), known: &mut Known) {
         if messages.is_empty() {
             return;
         }
@@ -193,7 +224,7 @@ impl Replay {
                 Some(kept) => match known.get(&kept.id) {
                     Some(slot) => self.live.push((kept.id, *slot)),
                     None if is_compaction => {
-                        let text = message::text(&serde_json::from_str(&messages[place]).unwrap_or_default());
+                        let text = message::text(&json::from_str(messages[place]).unwrap_or_default());
                         summary = [summary, text].join("\n").trim().to_owned();
                         summary_ids.push(kept.id);
                     }

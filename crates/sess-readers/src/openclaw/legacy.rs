@@ -48,7 +48,7 @@ impl Known {
 
 fn known(dir: &Path) -> HashMap<String, Known> {
     let document = files::document(&dir.join("sessions.json")).unwrap_or_default();
-    let entries: HashMap<String, Value> = serde_json::from_slice(&document).unwrap_or_default();
+    let entries: HashMap<String, Value> = json::from_slice(&document).unwrap_or_default();
     let known =
         entries.into_iter().filter_map(|(key, entry)| Some((key, serde_json::from_value(entry).ok()?)));
     known.collect()
@@ -110,12 +110,12 @@ struct Line {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Line>(line).is_ok_and(|line| !line.kind.is_empty() || line.message.is_none())
+    json::from_slice::<Line>(line).is_ok_and(|line| !line.kind.is_empty() || line.message.is_none())
 }
 
 /// Tells whether a line says when something was said.
 fn is_dated(line: &[u8]) -> bool {
-    let line = serde_json::from_slice::<Line>(line);
+    let line = json::from_slice::<Line>(line);
     line.is_ok_and(|line| line.kind == "message" && line.at.is_some())
 }
 
@@ -127,8 +127,8 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
     session.is_archived = is_archived;
     let (mut is_spoken, mut updated_at) = (false, None);
-    let see = |line: &[u8]| {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { return };
+    let mut see = |line: &[u8]| {
+        let line = json::from_slice::<Line>(line).unwrap_or_default();
         session.created_at = session.created_at.or(line.at);
         if line.kind == "session" {
             session.cwd = line.cwd;
@@ -136,9 +136,13 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
             is_spoken = true;
             updated_at = line.at.or(updated_at);
         }
+        is_spoken
     };
     let ends = Ends::of_any(path, file, &metadata, is_dated)?;
-    ends.head().chain(ends.tail()).for_each(see);
+    ends.begin(path, &mut see)?;
+    ends.tail().for_each(|line| {
+        see(line);
+    });
     if !is_spoken {
         ends.check(path, is_record)?;
     }

@@ -1,6 +1,6 @@
 //! Events of a transcript, told as messages.
 
-use std::ops::ControlFlow;
+use std::{collections::HashSet, ops::ControlFlow};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -32,27 +32,27 @@ struct Event {
 
 pub(super) struct Telling<'a, 'b> {
     take: &'a mut Take<'b>,
-    live: Vec<bool>,
-    place: usize,
+    /// Where the events begin that were taken back.
+    taken_back: HashSet<u64>,
     children: Children,
     last: Timestamp,
     pub unknown: u64,
 }
 
 impl<'a, 'b> Telling<'a, 'b> {
-    pub(super) fn new(take: &'a mut Take<'b>, live: Vec<bool>, children: Children, at: Timestamp) -> Self {
-        Self { take, live, place: 0, children, last: at, unknown: 0 }
+    pub(super) fn new(
+        take: &'a mut Take<'b>,
+        taken_back: HashSet<u64>,
+        children: Children,
+        at: Timestamp,
+    ) -> Self {
+        Self { take, taken_back, children, last: at, unknown: 0 }
     }
 
     /// Tells an event; none when it cannot be read.
-    pub(super) fn event(&mut self, line: &[u8]) -> Option<ControlFlow<()>> {
-        let mut event: Event = serde_json::from_slice(line).ok()?;
-        let mut is_taken_back = false;
-        if event.id.is_some() && event.kind != "session" {
-            // What came after the tree was looked at is the newest.
-            is_taken_back = !self.live.get(self.place).copied().unwrap_or(true);
-            self.place += 1;
-        }
+    pub(super) fn event(&mut self, start: u64, line: &[u8]) -> Option<ControlFlow<()>> {
+        let mut event: Event = json::from_slice(line).ok()?;
+        let is_taken_back = self.taken_back.contains(&start);
         let at = event.timestamp.as_ref().or(event.message.get("timestamp")).and_then(json::instant);
         self.last = at.unwrap_or(self.last);
         let body = match &*event.kind {
@@ -134,7 +134,7 @@ impl<'a, 'b> Telling<'a, 'b> {
         let told = message.get("details").and_then(|details| json::field(details, KEY)).map(str::to_owned);
         let told = told.or_else(|| {
             let text = message.get("content")?.get(0)?.get("text")?.as_str()?;
-            let answer: Value = text.contains(KEY).then(|| serde_json::from_str(text).ok())??;
+            let answer: Value = text.contains(KEY).then(|| json::from_str(text).ok())??;
             json::field(&answer, KEY).map(str::to_owned)
         });
         self.children.get(&told?).cloned()

@@ -1,21 +1,28 @@
 //! Which events of a transcript are still part of the conversation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    lenient,
+    json, lenient,
     session::{name, on_way_to_root},
 };
 
 /// The tree that the events of one transcript form: a few dozen bytes an event.
 #[derive(Default)]
 pub(super) struct Tree {
-    parents: Vec<Option<u32>>,
+    nodes: Vec<Node>,
     places: HashMap<u64, u32>,
     leaf: Option<u32>,
+}
+
+/// One event of the tree.
+struct Node {
+    /// As [`super::Events::each`] tells it.
+    start: u64,
+    parent: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -38,26 +45,27 @@ fn absent() -> Value {
 
 impl Tree {
     /// Adds an event; none when it cannot be read.
-    pub(super) fn add(&mut self, line: &[u8]) -> Option<()> {
-        let link: Link = serde_json::from_slice(line).ok()?;
+    pub(super) fn add(&mut self, start: u64, line: &[u8]) -> Option<()> {
+        let link: Link = json::from_slice(line).ok()?;
         let kind = &*link.kind;
         let Some(id) = link.id.filter(|_| kind != "session") else { return Some(()) };
         let by_name = |id: &str| self.places.get(&name(id)).copied();
-        let place = u32::try_from(self.parents.len()).ok()?;
+        let place = u32::try_from(self.nodes.len()).ok()?;
         let parent = link.parent_id.as_str().and_then(by_name);
         // What starts the context anew goes on from what was there; so does what names an event that
         // was lost.
         let follows = matches!(kind, "reset" | "compaction") || !link.parent_id.is_null();
         let parent = if parent.is_none() && follows { self.leaf } else { parent };
         let target = link.target_id.as_deref().and_then(by_name).filter(|_| kind == "leaf");
-        self.parents.push(parent);
+        self.nodes.push(Node { start, parent });
         self.places.insert(name(&id), place);
         self.leaf = target.or(Some(place));
         Some(())
     }
 
-    /// Tells for each event with an id, in their order, whether it was not taken back.
-    pub(super) fn live(self) -> Vec<bool> {
-        on_way_to_root(self.parents.len(), self.leaf, |place| self.parents[place])
+    /// Returns where the events begin that were taken back.
+    pub(super) fn taken_back(self) -> HashSet<u64> {
+        let live = on_way_to_root(self.nodes.len(), self.leaf, |place| self.nodes[place].parent);
+        self.nodes.iter().zip(live).filter(|(_, is_live)| !is_live).map(|(node, _)| node.start).collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use serde_json::{Value, json};
+use sess_core::message::{Block, Provenance};
 use sess_readers::Foreign;
 
 use crate::homes::{list, messages, told, words};
@@ -209,4 +210,71 @@ fn what_was_attached_is_named_by_what_is_known_of_it() {
         let text = messages(&listed(home.path()));
         assert!(text.contains(&format!("## user\n{named}\n")), "{named}: {text}");
     }
+}
+
+#[test]
+fn a_session_whose_ends_are_of_the_host_alone_is_listed() {
+    let home = home(&[]);
+    let queued = json!({"type": "queue-operation", "timestamp": "2026-11-10T11:59:00Z", "sessionId": ID});
+    let prompt = said(1, None, "user", &format!("Long\n{}", "x".repeat(20_000)));
+    let progress = json!({"type": "progress", "data": "p".repeat(1_000)});
+    let lines = format!("{queued}\n{prompt}\n{}", format!("{progress}\n").repeat(9_000));
+    fs::write(path(home.path()), lines).expect("written");
+    let session = listed(home.path());
+    let began = session.created_at.map(|at| at.to_string());
+    assert_eq!((began.as_deref(), session.title.as_str()), (Some("2026-11-10T11:59:00Z"), "Long"));
+}
+
+/// Returns what a sub-agent was told or said.
+fn of_sub_agent(id: u32, parent: Option<&str>, kind: &str, text: &str) -> Value {
+    let mut record = said(id, parent, kind, text);
+    record["isSidechain"] = json!(true);
+    record
+}
+
+#[test]
+fn what_a_sub_agent_said_in_the_file_of_its_session_takes_nothing_back_and_is_not_taken_back() {
+    let task = of_sub_agent(3, None, "user", "task");
+    let found = of_sub_agent(4, Some("u3"), "assistant", "found");
+    let start = [said(2, Some("u1"), "assistant", "a"), task, found];
+    let check = |more: &[Value], expected: &str| {
+        let home = home(&[&start[..], more].concat());
+        let session = listed(home.path());
+        assert_eq!((session.title.as_str(), words(&session).as_str()), ("Hello", expected));
+        // Nor are it the person's own words.
+        let whose = |word: &str| {
+            let entries = told(&session).0.into_iter();
+            let mut said =
+                entries.filter(|entry| entry.body.content == [Block::Text { text: word.to_owned() }]);
+            said.next().expect("said").body.provenance
+        };
+        assert_eq!((whose("Hello"), whose("task")), (None, Some(Provenance::InternalSystem)));
+    };
+    check(&[], "Hello a task found");
+    let next = said(5, Some("u2"), "user", "b");
+    check(std::slice::from_ref(&next), "Hello a task found b");
+    let lost = of_sub_agent(6, Some("gone"), "assistant", "more");
+    check(&[next.clone(), lost], "Hello a task found b more");
+    let compacted = json!({"type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": null});
+    check(&[compacted, said(7, Some("c"), "user", "after")], "Hello a task found | after");
+    check(&[next, said(8, Some("u1"), "user", "instead")], "Hello (a) task found (b) instead");
+}
+
+#[test]
+fn a_file_of_a_sub_agent_beside_that_of_its_session_is_a_part_of_it() {
+    let home = home(&[]);
+    let records = [of_sub_agent(3, None, "user", "task"), of_sub_agent(5, Some("u4"), "assistant", "found")];
+    let lines: String = records.iter().map(|record| format!("{record}\n")).collect();
+    let beside = path(home.path()).with_file_name("agent-a1.jsonl");
+    fs::write(&beside, &lines).expect("written");
+    let (sessions, problems) = list(home.path());
+    assert!(problems.is_empty(), "{problems:?}");
+    let child = sessions.iter().find(|session| session.id.as_str() == "agent-a1").expect("listed");
+    assert_eq!(child.parent.as_ref().map(sess_core::SessionId::as_str), Some(ID));
+    assert_eq!((child.is_part(), child.title.as_str(), words(child).as_str()), (true, "task", "task found"));
+    assert_eq!(told(child).0[0].body.provenance, None);
+    // A session goes on in another file, where all of it has its first id.
+    fs::write(&beside, lines.replace("true", "false")).expect("written");
+    let (sessions, _) = list(home.path());
+    assert!(sessions.iter().all(|session| session.parent.is_none()), "{sessions:?}");
 }

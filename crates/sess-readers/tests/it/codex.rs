@@ -344,3 +344,27 @@ fn an_index_without_names_is_as_good_as_ever_where_older_releases_kept_them() {
     drop(state);
     assert_eq!(list(temp.path()).1, Vec::<String>::new());
 }
+
+#[test]
+fn a_thread_whose_ends_are_of_the_model_alone_is_listed() {
+    let instructions = format!("# AGENTS.md instructions\n{}", "i".repeat(20_000));
+    let part = json!({"type": "input_text", "text": instructions});
+    let instructions = response(&json!({"type": "message", "role": "user", "content": [part]}));
+    let output = json!({"type": "function_call_output", "call_id": "c", "output": "x".repeat(4_000)});
+    let history = json!({"message": "", "replacement_history": ["x".repeat(200_000)]});
+    let image = json!({"type": "user_message", "message": "", "images": ["data:image/png;base64,AAAA"]});
+    for (prompt, title) in
+        [(event("user_message", "why?"), "why?"), (json!({"type": "event_msg", "payload": image}), "")]
+    {
+        let temp = home();
+        let mut records = vec![meta(A, &json!({})), instructions.clone(), prompt];
+        records.extend(vec![response(&output); 25]);
+        records.push(json!({"type": "compacted", "payload": history}));
+        records.extend([event("context_compacted", ""), event("token_count", "")]);
+        rollout(temp.path(), "sessions", A, 0, &records);
+        let (sessions, problems) = list(temp.path());
+        assert_eq!((sessions.len(), problems.len()), (1, 0), "{problems:?}");
+        let at = sessions[0].updated_at.to_string();
+        assert_eq!((&*sessions[0].title, &*at), (title, "2026-11-10T12:00:30Z"));
+    }
+}

@@ -4,7 +4,10 @@ use std::fs;
 
 use sess_readers::{Catalogue, Homes};
 
-use crate::{databases::changed, homes::copy};
+use crate::{
+    databases::changed,
+    homes::{copy, list},
+};
 
 #[test]
 fn the_nearest_database_above_the_current_directory_is_read_and_those_on_the_list() {
@@ -66,4 +69,23 @@ two
 --- Told { bad: 0, unknown: 1, is_torn: false }
 ";
     assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_damaged_database_around_the_current_directory_that_is_also_on_the_list_is_told_of_once() {
+    let home = copy("crush");
+    let listed = home.path().join(".local/share/crush");
+    fs::create_dir_all(&listed).expect("made");
+    let dir = home.path().join("acme-api/.crush");
+    let projects = format!(r#"{{"projects":[{{"path":"/w","data_dir":"{}"}}]}}"#, dir.display());
+    fs::write(listed.join("projects.json"), projects).expect("written");
+    let problems = || list(home.path()).1;
+    assert_eq!(problems(), Vec::<String>::new());
+    let path = dir.join("crush.db");
+    let bytes = fs::read(&path).expect("read");
+    // Read for all that, and not.
+    fs::write(&path, [&bytes[..], b"0"].concat()).expect("written");
+    assert_eq!(problems().len(), 1, "{:?}", problems());
+    fs::write(&path, "not a database").expect("written");
+    assert_eq!(problems().len(), 1, "{:?}", problems());
 }

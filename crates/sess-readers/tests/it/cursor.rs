@@ -131,3 +131,17 @@ fn conversations_that_cannot_be_read_are_left_out_and_named_each_time() {
         assert!(problems[0].ends_with(left_out), "{problems:?}");
     }
 }
+
+#[test]
+fn a_conversation_that_is_too_large_to_be_read_is_told_of() {
+    let temp = tempfile::tempdir().expect("a directory");
+    store(temp.path(), &[("composerData:c", json!({"conversation": [{"type": 1, "text": "why?"}]}))]);
+    let path = temp.path().join(".config/Cursor/User/globalStorage/state.vscdb");
+    let database = Connection::open(path).expect("opened");
+    let sql = "INSERT INTO cursorDiskKV VALUES ('composerData:large', zeroblob((64 << 20) + 1))";
+    database.execute(sql, []).expect("written");
+    drop(database);
+    let (sessions, problems) = list(temp.path());
+    assert_eq!((sessions.len(), problems.len()), (1, 1), "{problems:?}");
+    assert!(problems[0].ends_with("state.vscdb cannot be read and are left out: large"), "{problems:?}");
+}

@@ -381,6 +381,29 @@ fn damaged_text_costs_its_bytes_and_a_long_one_is_read() {
 }
 
 #[test]
+fn half_a_surrogate_pair_in_a_database_costs_itself() {
+    let check = |agent: &str, table: &str, column: &str, word: &str| {
+        let half = r"half \ud83d of a pair, \\ud83d";
+        let sql = format!(
+            "UPDATE {table} SET {column} = replace(CAST({column} AS TEXT), '{word}', '{half} {word}')"
+        );
+        let text = changed(agent, &sql);
+        assert!(text.contains("half \u{fffd} of a pair, \\ud83d"), "{agent}: {text}");
+        assert!(text.contains("bad: 0,") && !text.contains("bad: 1,"), "{agent}: {text}");
+    };
+    check("opencode", "part", "data", "Refill uses wall clock; use Instant.");
+    check("goose", "messages", "content_json", "It lacks set -e.");
+    check("docker-agent", "session_items", "message_json", "Added /healthz.");
+    check("openclaw", "transcript_events", "event_json", "Sent: log81.txt");
+    check("crush", "messages", "parts", "port 9000 twice");
+    check("cursor", "cursorDiskKV", "value", "Why is this stale?");
+    let sql = r#"UPDATE threads SET data_type = 'json',
+        data = '{"messages":[{"User":{"content":[{"Text":"half \ud83d"}]}}]}'"#;
+    let text = changed("zed", sql);
+    assert!(text.contains("half \u{fffd}") && text.contains("bad: 0,"), "zed: {text}");
+}
+
+#[test]
 fn missing_and_future_times_and_parents_in_a_circle_are_borne() {
     let check = |agent: &str, sql: &str, told: &str| {
         let text = changed(agent, sql);

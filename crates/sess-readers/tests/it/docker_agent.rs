@@ -1,8 +1,9 @@
 //! What docker-agent's sample does not show.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use rusqlite::Connection;
+use sess_readers::{Catalogue, Homes};
 
 use crate::{
     databases::{changed, read_only},
@@ -90,4 +91,14 @@ fn a_database_in_the_current_directory_is_read_when_it_is_one_of_these() {
     fs::write(here.join("session.db"), "of something else").expect("written");
     let (sessions, problems) = list(home.path());
     assert!(sessions.is_empty() && problems.is_empty(), "{problems:?}");
+}
+
+#[test]
+fn a_damaged_database_is_told_of_once_where_it_is_in_the_current_directory_too() {
+    let home = copy("docker-agent");
+    let path = home.path().join(".cagent/session.db");
+    fs::write(&path, [&fs::read(&path).expect("read")[..], b"0"].concat()).expect("written");
+    let homes = Homes::new(home.path().to_owned(), [], path.parent().map(Path::to_owned));
+    let look = Catalogue::default().look(&homes, None);
+    assert_eq!((look.sessions.len(), look.problems.len()), (2, 1), "{:?}", look.problems);
 }

@@ -132,3 +132,30 @@ fn a_long_document_is_named_by_its_ends_and_a_torn_one_read_as_far_as_it_is() {
     assert!(counts.is_torn && (900..1_100).contains(&entries.len()), "{}", entries.len());
     assert_eq!(session.title, "first");
 }
+
+#[test]
+fn of_a_checkpoint_each_field_counts_for_itself_and_one_that_cannot_be_read_is_counted() {
+    let check = |set: Value, expected: &str, bad: u64| {
+        let temp = tempfile::tempdir().expect("a directory");
+        let records = [ask("1"), json!({"$set": set}), say("2")];
+        write(temp.path(), "tmp/p/chats/session-2026-11-12T09-15-7f3c2a10.jsonl", &log(ID, &records));
+        let session = list(temp.path()).0.remove(0);
+        let counts = told(&session).1;
+        let title = counts.title.unwrap_or_default();
+        assert_eq!(
+            (format!("{title}: {}", words(&session)), counts.bad),
+            (expected.to_owned(), bad),
+            "{set}"
+        );
+    };
+    let messages = json!([ask("1"), ask("by the checkpoint")]);
+    check(json!({"summary": "named", "messages": messages}), "named: 1 by the checkpoint 2", 0);
+    check(json!({"summary": 7, "messages": messages}), ": 1 by the checkpoint 2", 0);
+    check(json!({"summary": "named", "messages": {"0": ask("lost")}}), "named: 1 2", 1);
+    check(json!({"summary": "named", "messages": null}), "named: 1 2", 0);
+    let deep: Value = (0..150).fold(json!([]), |inside, _| json!([inside]));
+    let mut bad = ask("bad");
+    bad["content"] = deep;
+    check(json!({"messages": [ask("1"), bad, ask("3")]}), ": 1 3 2", 1);
+    check(json!(7), ": 1 2", 1);
+}

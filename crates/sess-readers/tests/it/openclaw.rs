@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     databases::{changed, read_only},
-    homes::{copy, lines, list},
+    homes::{copy, lines, list, words},
 };
 
 const ID: &str = "a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d";
@@ -154,4 +154,32 @@ fn bad_lines_of_a_file_cost_themselves() {
     assert!(text.contains("first") && text.contains(&long) && text.contains("last"), "{}", text.len());
     assert!(lines(&text, "(rewound)").is_empty());
     assert!(text.contains("Told { bad: 3, unknown: 0, is_torn: false }"), "{}", text.len());
+}
+
+#[test]
+fn a_message_that_cannot_be_read_makes_no_other_one_taken_back() {
+    let home = copy("openclaw");
+    let agent = home.path().join(AGENT);
+    fs::remove_file(agent.join("agent/openclaw-agent.sqlite")).expect("removed");
+    let event = |id: &str, parent: &str, content: &str| {
+        let message = format!(r#"{{"role":"user","content":"{content}"}}"#);
+        format!(r#"{{"type":"message","id":"{id}","parentId":"{parent}","message":{message}}}"#) + "\n"
+    };
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let bad: [(&str, &[u8]); 2] = [("BAD", b"\xff"), ("\"BAD\"", deep.as_bytes())];
+    for (what, damage) in bad {
+        // Of the branch that is left, and of the one that is taken back.
+        for lost in ["m1", "m3"] {
+            let mut events = vec![event("m0", "", "0")];
+            for (id, parent) in [("m1", "m0"), ("m2", "m1"), ("m3", "m2"), ("m4", "m3"), ("m5", "m2")] {
+                events.push(event(id, parent, if id == lost { "BAD" } else { &id[1..] }));
+            }
+            let text = events.concat();
+            let parts: Vec<&[u8]> = text.split(what).map(str::as_bytes).collect();
+            fs::write(agent.join("sessions/bad.jsonl"), parts.join(damage)).expect("written");
+            let session = list(home.path()).0.into_iter().find(|session| session.id.as_str() == "bad");
+            let expected = if lost == "m1" { "0 2 (3) (4) 5" } else { "0 1 2 (4) 5" };
+            assert_eq!(words(&session.expect("listed")), expected, "{what}");
+        }
+    }
 }
