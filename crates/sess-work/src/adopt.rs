@@ -8,10 +8,7 @@ use std::{
 
 use crate::{
     ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
-    State, Work, drafting,
-    projecting::{message, pause},
-    templates,
-    tree::Edit,
+    State, Work, drafting, git::pause, projecting::message, templates, tree::Edit,
 };
 
 /// How long it is tried for, while others commit on the base, too.

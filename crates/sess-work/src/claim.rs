@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sess_core::Timestamp;
 
-use crate::{Oid, Slug, projecting::one_line};
+use crate::{Oid, Slug, templates::one_line};
 
 /// One record. What a later version adds is kept by an older one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,10 @@ use sess_core::Timestamp;
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, State, Verb, Work,
-    projecting::{ENV_FILE, Step, message, one_line, pause},
+    git::pause,
+    projecting::{ENV_FILE, Step, message},
     repo::random_hex,
+    templates::one_line,
     tree::Edit,
     workspace::Workspace,
 };

@@ -1,9 +1,7 @@
 //! Committing what lies changed in a workspace, for whoever cannot run git there.
 
 use crate::{
-    Error, Git, Oid, Result, Slug, Verb, Work,
-    git::failed,
-    projecting::{message, one_line},
+    Error, Git, Oid, Result, Slug, Verb, Work, git::failed, projecting::message, templates::one_line,
     workspace::status_command,
 };
 

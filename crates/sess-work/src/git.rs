@@ -15,7 +15,7 @@ use std::{
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Kind, Result, projecting::pause};
+use crate::{Error, Kind, Result};
 
 /// How long a command that talks to a remote may take.
 const NETWORK_TIME_MAX: Duration = Duration::from_secs(120);
@@ -351,6 +351,17 @@ impl Git {
         }
         command
     }
+}
+
+/// Waits a little, and never as long as somebody else.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when the others are done, and no executor is here"
+)]
+pub(crate) fn pause() {
+    let mut byte = [0];
+    getrandom::fill(&mut byte).expect("the system has random bytes");
+    std::thread::sleep(Duration::from_millis(5 + u64::from(byte[0])));
 }
 
 /// Says how a command that had to succeed did not.

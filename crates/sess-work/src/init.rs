@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::{
     Error, Kind, Move, Moved, Oid, Repo, Result, Seen, Slug, State, Work,
-    projecting::{LOCK_FILE, Step, one_line},
+    projecting::{LOCK_FILE, Step},
     repo::{BASE_SETTING, CLAIMS, CLAIMS_AS_BRANCHES, CLAIMS_SETTING, REMOTE_SETTING, random_hex},
     slug::BRANCH_REFS,
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
+    templates::one_line,
     tree::{Edit, File},
 };
 

@@ -11,11 +11,11 @@ use sess_core::mention::first_of;
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, Standing, State, Verb, Work, drafting,
-    git::words_of,
+    git::{pause, words_of},
     policy::BasePlan,
-    projecting::{ENV_FILE, Step, message, one_line, pause},
+    projecting::{ENV_FILE, Step, message},
     state::SESSIONS_DIR,
-    templates,
+    templates::{self, one_line},
     tree::{Edit, File, PLAIN},
     workspace::status_command,
 };

@@ -12,9 +12,9 @@ use crate::{
     Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing,
     State, Work,
     claim::User,
-    git::{is_disk_full, words_of},
+    git::{is_disk_full, pause, words_of},
     state::{KNOWLEDGE_DIR, SESSIONS_DIR},
-    templates,
+    templates::{self, one_line},
     tree::Edit,
 };
 
@@ -48,10 +48,6 @@ pub(crate) fn message(slug: &Slug, what: &str, by: &str, record: Option<&Record>
     let claim = record.map(|record| format!("Claim: {}\nFence: {}\n", record.oid, record.claim.fence));
     let claim = claim.unwrap_or_default();
     format!("[{slug}] {what}\n\nSession: {slug}\nAgent: {}\n{claim}", one_line(by))
-}
-
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Says who did something: the agent, else the person.
@@ -448,15 +444,4 @@ impl Work {
         let file = self.repo.file(&text)?;
         Ok((now.map(|file| &file.oid) != Some(&file.oid)).then_some(Edit::Put(path, file)))
     }
-}
-
-/// Waits a little, and never as long as somebody else.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "nothing tells when the others are done, and no executor is here"
-)]
-pub(crate) fn pause() {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system has random bytes");
-    std::thread::sleep(Duration::from_millis(5 + u64::from(byte[0])));
 }

@@ -11,10 +11,9 @@ use std::{
 use crate::{
     Claim, Error, Git, Kind, Oid, Repo, Result, Slug,
     branch::rescue_ref,
-    git::{Ended, is_denied, is_disk_full, left_lock, lock_in_the_way, words_of},
+    git::{Ended, is_denied, is_disk_full, left_lock, lock_in_the_way, pause, words_of},
     guard::{self, TRUST_COMMAND},
     namespace::{SEEN_HERE, SEEN_OTHER},
-    projecting::pause,
     repo::CLAIMS,
 };
 

@@ -221,6 +221,8 @@ pub fn quoted(word: impl fmt::Display) -> String {
     format!("'{}'", printable.replace('\'', r"'\''"))
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Returns a text for the middle of a line, whatever is in it.
+pub(crate) fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
