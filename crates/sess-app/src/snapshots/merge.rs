@@ -42,8 +42,15 @@ enum Fate {
     Gone,
 }
 
-/// A chunk of the newer copy, and an entry in it.
+/// A chunk, and an entry in it.
 type Place = (usize, usize);
+
+/// An entry of the snapshot that the original does not say as before. What it says is read again where that counts:
+/// of an original that was rewound near its beginning this is nearly all.
+struct Kept {
+    at: Place,
+    name: u64,
+}
 
 /// How a snapshot and a newer copy of its session fit together.
 pub(super) struct Merge<'a> {
@@ -85,7 +92,7 @@ impl<'a> Merge<'a> {
                 names.entry(key.name).or_default().push(place);
             }
         }
-        let mut kept: Vec<(Place, Entry, u64)> = Vec::new();
+        let mut kept = Vec::new();
         for chunk in others {
             // What is damaged here cannot be kept: the copy is all there is.
             let content = old[chunk].content(dir).unwrap_or_default();
@@ -95,7 +102,9 @@ impl<'a> Merge<'a> {
                 merge.fates[chunk].push(if same.is_some() { Fate::Same } else { Fate::Gone });
                 match same {
                     Some(place) => merge.take(place),
-                    None if names.contains_key(&key.name) => kept.push(((chunk, n), entry, key.name)),
+                    None if names.contains_key(&key.name) => {
+                        kept.push(Kept { at: (chunk, n), name: key.name });
+                    }
                     None => {}
                 }
             }
@@ -125,12 +134,13 @@ impl<'a> Merge<'a> {
     }
 
     /// Finds what the original goes on with, and leaves the rest of `kept`.
-    fn find_grown(&mut self, kept: &mut Vec<(Place, Entry, u64)>, names: &HashMap<u64, Vec<Place>>) {
-        let mut shelf = Shelf::new(self.dir, self.new);
-        kept.retain(|(at, entry, name)| {
+    fn find_grown(&mut self, kept: &mut Vec<Kept>, names: &HashMap<u64, Vec<Place>>) {
+        let (mut then, mut now) = (Shelf::new(self.dir, self.old), Shelf::new(self.dir, self.new));
+        kept.retain(|Kept { at, name }| {
+            let Some(before) = then.get(*at) else { return true };
             let namesakes = names[name].iter().rev().filter(|place| !self.is_used[place.0][place.1]);
             let goes_on =
-                |place: &&Place| shelf.get(**place).is_some_and(|now| has_all(&entry.body, &now.body));
+                |place: &&Place| now.get(**place).is_some_and(|now| has_all(&before.body, &now.body));
             let grown = namesakes.take(NAMESAKES_MAX).find(goes_on).copied();
             if let Some(place) = grown {
                 self.take(place);
@@ -141,8 +151,8 @@ impl<'a> Merge<'a> {
     }
 
     /// Finds what the original says in other words.
-    fn find_changed(&mut self, kept: &[(Place, Entry, u64)], names: &HashMap<u64, Vec<Place>>) {
-        for (at, _, name) in kept {
+    fn find_changed(&mut self, kept: &[Kept], names: &HashMap<u64, Vec<Place>>) {
+        for Kept { at, name } in kept {
             let changed = names[name].iter().rev().find(|place| !self.is_used[place.0][place.1]).copied();
             if let Some(place) = changed {
                 self.take(place);
