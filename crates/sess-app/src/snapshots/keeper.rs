@@ -137,7 +137,8 @@ impl Keeper {
         let merge = Merge::of(&self.dir, &before.chunks, &cut.chunks, &cut.keys);
         let (lost, changed) = (merge.lost(), merge.changed());
         if lost == 0 {
-            let is_unchanged = cut.chunks == before.chunks;
+            // Where nobody wrote down when something was said, it has another time as soon as its file changes.
+            let is_unchanged = !merge.says_more();
             let mut manifest = self.manifest(session, stamp, cut);
             if is_unchanged {
                 manifest.taken_at = before.taken_at;
@@ -149,7 +150,7 @@ impl Keeper {
         merge.each(|entry| cutter.push(entry))?;
         let merged = cutter.finish()?;
         // A file that many share changes when any of them does: what was told is not told again.
-        let is_told = before.lost == lost && merged.chunks == before.chunks;
+        let is_told = before.lost == lost && !merge.says_more();
         // What an original says of itself without its beginning is no better than what is known.
         let manifest = Manifest {
             num_messages: merged.num_messages,

@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use sess_app::{ListSessions, Listing, ReadSession, SearchMessages, Signals, Snapshots, Transcript};
@@ -455,4 +456,113 @@ async fn words_that_were_changed_or_cut_stay_in_front_of_those_that_replaced_the
     say(&["=one", "=two", "=three", "=fourteen"]);
     assert_eq!(machine.take().await.unchanged, 1);
     assert_eq!(kept().await, "=one =on =two =2 =three =fourteen");
+}
+
+/// Where the command line of Cursor keeps a session.
+const CURSOR: &str = ".cursor/projects/w/agent-transcripts/c1/c1.jsonl";
+
+/// Writes a file as an agent did at this second.
+fn write_at(path: &Path, text: &str, second: u64) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(path, text).expect("written");
+    let at = UNIX_EPOCH + Duration::from_secs(1_794_312_000 + second);
+    File::options().append(true).open(path).expect("opened").set_modified(at).expect("dated");
+}
+
+/// Writes a session whose messages have neither an id nor a time: what begins with `>` is a reply.
+fn write_cursor(machine: &Machine, texts: &[&str], second: u64) {
+    let line = |text: &&str| {
+        let role = if text.starts_with('>') { "assistant" } else { "user" };
+        let content = serde_json::json!([{"type": "text", "text": text}]);
+        format!("{}\n", serde_json::json!({"role": role, "message": {"content": content}}))
+    };
+    write_at(&machine.home.path().join(CURSOR), &texts.iter().map(line).collect::<String>(), second);
+}
+
+#[tokio::test]
+async fn messages_without_an_id_and_a_time_are_the_same_ones_in_a_longer_file_and_in_a_touched_one() {
+    let machine = Machine::of(&[]);
+    let kept = async || {
+        let ask =
+            ReadSession { session_id: "cursor:c1".to_owned(), from_snapshot: true, ..ReadSession::default() };
+        let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+        let is_said = |line: &&str| line.starts_with(['=', '>']);
+        read.transcript.lines().filter(is_said).collect::<Vec<_>>().join(" ")
+    };
+    write_cursor(&machine, &["=go", "> a", "=go"], 1);
+    assert_eq!(machine.take().await.new, 1);
+    write_cursor(&machine, &["=go", "> a", "=go", "> a", "=on"], 2);
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept.len()), (1, 0), "{taken:?}");
+    assert_eq!(kept().await, "=go > a =go > a =on");
+    write_cursor(&machine, &["=go", "> a", "=go", "> a", "=on"], 3);
+    let taken = machine.take().await;
+    assert_eq!((taken.unchanged, taken.kept.len()), (1, 0), "nothing was said: {taken:?}");
+    // What was dropped or is said in other words stays, and what was kept is not taken for what begins like it.
+    write_cursor(&machine, &["> a", "=go", "> a", "=on", "=go ahead", "> x"], 4);
+    let taken = machine.take().await;
+    assert_eq!((taken.kept[0].lost, taken.kept[0].changed), (1, 0), "{taken:?}");
+    assert_eq!(kept().await, "=go > a =go > a =on =go ahead > x");
+    write_cursor(&machine, &["> a", "=go", "> a", "=on", "=go ahead", "> x"], 5);
+    let taken = machine.take().await;
+    assert_eq!((taken.unchanged, taken.kept.len()), (1, 0), "that was told: {taken:?}");
+    write_cursor(&machine, &["=go", "> b", "=go"], 6);
+    assert_eq!(machine.take().await.kept[0].lost, 5);
+    assert_eq!(kept().await, "=go > a =go > a =on =go ahead > x > b");
+}
+
+#[tokio::test]
+async fn a_session_of_codex_that_is_copied_after_each_line_says_nothing_twice() {
+    let machine = Machine::of(&["codex"]);
+    let path = machine.home.path().join(
+        ".codex/sessions/2026/11/10/rollout-2026-11-10T12-00-00-019a6d10-4b2e-7c31-9f00-1c2d3e4f5061.jsonl",
+    );
+    let text = fs::read_to_string(&path).expect("read");
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    for end in &ends {
+        fs::write(&path, &text[..*end]).expect("written");
+        let taken = machine.take().await;
+        assert!(taken.kept.is_empty() && taken.failed.is_empty(), "{taken:?} after {}", &text[..*end]);
+    }
+    let id = "codex:019a6d10-4b2e-7c31-9f00-1c2d3e4f5061";
+    let ask = ReadSession { session_id: id.to_owned(), from_snapshot: true, ..ReadSession::default() };
+    let kept = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+    assert_eq!(kept, machine.read(id).await);
+}
+
+#[tokio::test]
+async fn a_reply_without_an_id_that_goes_on_is_the_same_one() {
+    let machine = Machine::of(&["zed"]);
+    let database = machine.home.path().join(".local/share/zed/threads/threads.db");
+    let say = |second: u32, messages: &serde_json::Value| {
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        let sql = "INSERT OR REPLACE INTO threads (id, summary, updated_at, data_type, data) VALUES ('t1', 't1', ?1, 'json', ?2)";
+        let data = serde_json::json!({ "messages": messages }).to_string();
+        connection.execute(sql, (format!("2026-11-14T00:00:0{second}Z"), data.as_bytes())).expect("written");
+    };
+    let user = serde_json::json!({"User": {"id": "u1", "content": [{"Text": "list"}]}});
+    let agent = |content: serde_json::Value, results: serde_json::Value| serde_json::json!({"Agent": {"content": content, "tool_results": results}});
+    let call = |id: &str| serde_json::json!({"ToolUse": {"id": id, "name": "ls", "input": {}}});
+    let result = |text: &str| serde_json::json!({"tool_name": "ls", "content": {"Text": text}});
+    let said = [
+        agent(serde_json::json!([{"Text": "I"}]), serde_json::json!({})),
+        agent(serde_json::json!([{"Text": "I look"}, call("c1")]), serde_json::json!({})),
+        agent(
+            serde_json::json!([{"Text": "I look"}, call("c1"), call("c2")]),
+            serde_json::json!({"c1": result("a")}),
+        ),
+        agent(
+            serde_json::json!([{"Text": "I look"}, call("c1"), call("c2")]),
+            serde_json::json!({"c1": result("a b"), "c2": result("a")}),
+        ),
+    ];
+    for (second, agent) in (0..).zip(&said) {
+        say(second, &serde_json::json!([user, agent]));
+        let taken = machine.take().await;
+        assert!(taken.kept.is_empty() && taken.new + taken.grown > 0, "{second}: {taken:?}");
+    }
+    let ask = ReadSession { session_id: "zed:t1".to_owned(), from_snapshot: true, ..ReadSession::default() };
+    let kept = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+    assert_eq!(kept, machine.read("zed:t1").await);
+    assert_eq!(kept.num_messages, 4);
 }
