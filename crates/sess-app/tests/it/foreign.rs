@@ -979,6 +979,52 @@ async fn a_copy_of_a_session_that_a_caller_is_not_shown_is_not_found_either() {
     }
 }
 
+#[tokio::test]
+async fn a_session_that_was_imported_and_is_still_in_its_file_says_nothing_twice() {
+    let machine = Machine::of(&ALL);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let pages = async |text: &str, is_expression: bool, limit: i64| {
+        let (mut hits, mut before) = (Vec::new(), None);
+        loop {
+            let ask =
+                SearchMessages { limit: Some(limit), before: before.take(), is_expression, ..words(text) };
+            let found = app.search(&owner, &ask, |_, _| {}).await.expect(text);
+            hits.extend(
+                found.hits.into_iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)),
+            );
+            before = found.cursor;
+            if before.is_none() {
+                return hits;
+            }
+        }
+    };
+    let asked = [("the", false), ("retry", false), ("[aeiou]", true), ("web.*", true)];
+    let mut all = Vec::new();
+    for (text, is_expression) in asked {
+        all.push(pages(text, is_expression, 100).await);
+    }
+    assert!(all.iter().all(|hits| hits.len() > 2), "{all:?}");
+    // The newest first: the store has them in another order than they were said in.
+    for session in machine.list(&ListSessions { limit: Some(100), ..ListSessions::default() }).await.sessions
+    {
+        let mut copy = String::new();
+        let mut write = |text: &str| {
+            copy += text;
+            Ok(())
+        };
+        app.export(&owner, &session.id, &mut write).await.expect(&session.id);
+        app.import_lines(&owner, copy.as_bytes()).await.expect(&session.id);
+    }
+    for ((text, is_expression), hits) in asked.into_iter().zip(&all) {
+        assert_eq!(&pages(text, is_expression, 100).await, hits, "{text}");
+        assert_eq!(&pages(text, is_expression, 2).await, hits, "{text}, two a page");
+    }
+    // What a file lost is found in the copy.
+    let amp = machine.home.path().join(".local/share/amp/threads");
+    fs::remove_dir_all(amp).expect("deleted");
+    assert_eq!(pages("[aeiou]", true, 100).await.len(), all[2].len());
+}
+
 /// Writes a session of each agent that may name one in the middle of its file, which is so long.
 fn named_in_the_middle(machine: &Machine, size: usize) -> [String; 2] {
     let claude = machine.home.path().join(".claude/projects/-x");
