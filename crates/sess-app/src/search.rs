@@ -367,7 +367,7 @@ impl App {
             }
             let placed = SearchHit {
                 session: listed[&hit.session].clone(),
-                message: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
+                message: context::message_ref(hit.message_id, hit.seq),
                 seq: hit.seq,
                 spot: Spot { key: session.key(), at: hit.at },
                 role: hit.role,
