@@ -7,15 +7,16 @@
 //! they have another time whenever their file changes: they go by their words, and one that goes on by its place.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    io, iter,
     path::Path,
 };
 
 use serde_json::{Map, Value};
 use sess_core::message::{Block, Body};
 use sess_readers::{
-    Entry,
+    Entry, Error,
     snapshot::{self, Chunk},
 };
 
@@ -49,7 +50,7 @@ enum Fate {
 }
 
 /// A chunk, and an entry in it.
-type Place = (usize, usize);
+pub(super) type Place = (usize, usize);
 
 /// An entry of the snapshot that the original does not say as before. What it says is read again where that counts:
 /// of an original that was rewound near its beginning this is nearly all.
@@ -73,10 +74,22 @@ pub(super) struct Merge<'a> {
     dir: &'a Path,
     old: &'a [Chunk],
     new: &'a [Chunk],
-    /// By chunk of the old ones; empty for one that is damaged.
+    /// By chunk of the old ones; empty for one that is damaged and of which the original has not enough to take its
+    /// place.
     fates: Vec<Vec<Fate>>,
+    /// The old ones of which nobody knows what they said.
+    damaged: HashSet<usize>,
     /// By chunk of the new ones: which entries have a place beside an old one.
     is_used: Vec<Vec<bool>>,
+}
+
+/// What is kept from now on.
+pub(super) enum Piece {
+    Old(Place),
+    New(Place),
+    /// An old chunk of which nobody knows what it said, and whose place nothing takes: as long as it is named, it is
+    /// told of, and it may be found again.
+    Damaged(usize),
 }
 
 impl Key {
@@ -93,18 +106,21 @@ impl Key {
 }
 
 impl<'a> Merge<'a> {
-    /// Compares a snapshot's chunks with those of a newer copy, whose keys are given in their order.
-    pub(super) fn of(dir: &'a Path, old: &'a [Chunk], new: &'a [Chunk], keys: &[Key]) -> Self {
+    /// Compares a snapshot's chunks with those of a newer copy, whose keys are given in their order. What cannot be
+    /// read just now is an error; what is damaged has no more to say.
+    pub(super) fn of(dir: &'a Path, old: &'a [Chunk], new: &'a [Chunk], keys: &[Key]) -> Result<Self, Error> {
         let is_used = new.iter().map(|chunk| vec![false; len(chunk)]).collect();
-        let mut merge = Self { dir, old, new, fates: vec![Vec::new(); old.len()], is_used };
+        let (fates, damaged) = (vec![Vec::new(); old.len()], HashSet::new());
+        let mut merge = Self { dir, old, new, fates, damaged, is_used };
         let others = merge.pass_over_shared();
-        let mut kept = merge.find_same(&others, keys);
+        let mut kept = merge.find_same(&others, keys)?;
         let mut names = merge.namesakes(&kept, keys);
         merge.find_again(&mut kept, &mut names);
-        merge.find_grown(&mut kept, &names);
+        merge.find_grown(&mut kept, &names)?;
         merge.find_changed(&kept, &names);
-        merge.find_going_on(&kept);
-        merge
+        merge.find_going_on(&kept)?;
+        merge.replace_damaged(&others);
+        Ok(merge)
     }
 
     /// Names the entries of the newer copy that have no place beside an old one, the last first.
@@ -115,7 +131,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Finds what the original has as it is among these chunks; returns the rest.
-    fn find_same(&mut self, chunks: &[usize], keys: &[Key]) -> Vec<Kept> {
+    fn find_same(&mut self, chunks: &[usize], keys: &[Key]) -> Result<Vec<Kept>, Error> {
         // The first is at the end, to be taken.
         let mut versions = HashMap::<u64, Vec<Place>>::new();
         for (place, key) in self.unused(keys) {
@@ -123,8 +139,14 @@ impl<'a> Merge<'a> {
         }
         let mut kept = Vec::new();
         for &chunk in chunks {
-            // What is damaged here cannot be kept: the copy is all there is.
-            let content = self.old[chunk].content(self.dir).unwrap_or_default();
+            let content = match self.old[chunk].content(self.dir) {
+                Ok(content) => content,
+                Err(error) if is_damage(&error) => {
+                    self.damaged.insert(chunk);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for (n, entry) in snapshot::entries(&content).enumerate() {
                 let key = Key::of(&entry, &snapshot::line(&entry));
                 let same = versions.get_mut(&key.version).and_then(Vec::pop);
@@ -135,7 +157,7 @@ impl<'a> Merge<'a> {
                 }
             }
         }
-        kept
+        Ok(kept)
     }
 
     /// Returns where the original has what is called as something that was kept; the first place is at the end.
@@ -181,20 +203,26 @@ impl<'a> Merge<'a> {
     }
 
     /// Finds what the original goes on with, and leaves the rest of `kept`.
-    fn find_grown(&mut self, kept: &mut Vec<Kept>, names: &HashMap<u64, Vec<Place>>) {
-        let (mut then, mut now) = (Shelf::new(self.dir, self.old), Shelf::new(self.dir, self.new));
-        kept.retain(|Kept { at, key }| {
-            let namesakes = names.get(&key.name).filter(|places| key.has_id && !places.is_empty());
-            let Some((namesakes, before)) = namesakes.zip(then.get(*at)) else { return true };
-            let goes_on =
-                |place: &&Place| now.get(**place).is_some_and(|now| has_all(&before.body, &now.body));
-            let unused = namesakes.iter().rev().filter(|place| self.is_unused(**place));
-            let grown = unused.take(NAMESAKES_MAX).find(goes_on).copied();
-            if let Some(place) = grown {
-                self.pair(*at, Fate::Grown(place));
+    fn find_grown(&mut self, kept: &mut Vec<Kept>, names: &HashMap<u64, Vec<Place>>) -> Result<(), Error> {
+        let (mut then, mut now) = self.shelves();
+        let mut rest = Vec::new();
+        for it in kept.drain(..) {
+            let namesakes = names.get(&it.key.name).filter(|_| it.key.has_id);
+            let unused = namesakes.into_iter().flatten().rev().filter(|place| self.is_unused(**place));
+            let mut grown = None;
+            for place in unused.take(NAMESAKES_MAX) {
+                if goes_on_as(then.get(it.at)?, now.get(*place)?) {
+                    grown = Some(*place);
+                    break;
+                }
             }
-            grown.is_none()
-        });
+            match grown {
+                Some(place) => self.pair(it.at, Fate::Grown(place)),
+                None => rest.push(it),
+            }
+        }
+        *kept = rest;
+        Ok(())
     }
 
     /// Finds what the original says in other words: without an id nobody knows what that is.
@@ -209,13 +237,30 @@ impl<'a> Merge<'a> {
 
     /// Finds what the original goes on with among what has no id. It stands behind the same entry as before: anywhere
     /// else a "yes" that was dropped would be taken for the beginning of every "yes, but".
-    fn find_going_on(&mut self, kept: &[Kept]) {
-        let (mut then, mut now) = (Shelf::new(self.dir, self.old), Shelf::new(self.dir, self.new));
+    fn find_going_on(&mut self, kept: &[Kept]) -> Result<(), Error> {
+        let (mut then, mut now) = self.shelves();
         for Kept { at, .. } in kept.iter().filter(|kept| !kept.key.has_id) {
             let Some(place) = self.next_of(*at).filter(|place| self.is_unused(*place)) else { continue };
-            let both = then.get(*at).zip(now.get(place));
-            if both.is_some_and(|(before, now)| now.id.is_none() && has_all(&before.body, &now.body)) {
+            let now = now.get(place)?.filter(|now| now.id.is_none());
+            if goes_on_as(then.get(*at)?, now) {
                 self.pair(*at, Fate::Grown(place));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds what stands in the original where a damaged chunk stood: as many entries are what it said. Fewer may be
+    /// something else.
+    fn replace_damaged(&mut self, chunks: &[usize]) {
+        for &chunk in chunks.iter().filter(|chunk| self.damaged.contains(chunk)).collect::<Vec<_>>() {
+            let mut before = self.fates[..chunk].iter().flatten().rev().filter_map(|fate| fate.place());
+            let first = before.next().map_or((0, 0), |place| self.behind(place));
+            let len = len(&self.old[chunk]);
+            let places = iter::successors(Some(first), |place| Some(self.behind(*place)));
+            let unused: Vec<Place> = places.take(len).take_while(|place| self.is_unused(*place)).collect();
+            if unused.len() == len {
+                self.fates[chunk] = unused.iter().map(|place| Fate::Again(*place)).collect();
+                unused.into_iter().for_each(|place| self.take(place));
             }
         }
     }
@@ -227,8 +272,13 @@ impl<'a> Merge<'a> {
             (0, None) => return Some((0, 0)),
             (_, None) => *self.fates[chunk - 1].last()?,
         };
-        let (at, place) = before.place()?;
-        Some(if place + 1 < self.is_used[at].len() { (at, place + 1) } else { (at + 1, 0) })
+        before.place().map(|place| self.behind(place))
+    }
+
+    /// Returns the next place of the newer copy, which may be behind its end.
+    fn behind(&self, (chunk, n): Place) -> Place {
+        let is_last = self.is_used.get(chunk).is_none_or(|used| n + 1 >= used.len());
+        if is_last { (chunk + 1, 0) } else { (chunk, n + 1) }
     }
 
     fn pair(&mut self, at: Place, fate: Fate) {
@@ -249,7 +299,9 @@ impl<'a> Merge<'a> {
 
     /// Counts what the snapshot has and the original has not, or not in these words.
     pub(super) fn lost(&self) -> u64 {
-        self.count(|fate| matches!(fate, Fate::Gone | Fate::Changed(_)))
+        let damaged = self.damaged.iter().filter(|chunk| self.fates[**chunk].is_empty());
+        let lost = self.count(|fate| matches!(fate, Fate::Gone | Fate::Changed(_)));
+        damaged.fold(lost, |lost, chunk| lost.saturating_add(self.old[*chunk].num_entries))
     }
 
     /// Counts what the original says in other words.
@@ -267,33 +319,32 @@ impl<'a> Merge<'a> {
         self.fates.iter().flatten().filter(|fate| is_meant(fate)).count() as u64
     }
 
-    /// Hands over what is kept from now on: what the snapshot has, and behind it what is new.
-    pub(super) fn each<E>(&self, mut give: impl FnMut(&Entry) -> Result<(), E>) -> Result<(), E> {
-        let mut shelf = Shelf::new(self.dir, self.new);
-        for (chunk, fates) in self.old.iter().zip(&self.fates) {
-            let content = chunk.content(self.dir).unwrap_or_default();
-            for (entry, fate) in snapshot::entries(&content).zip(fates) {
-                match fate {
-                    Fate::Same(_) | Fate::Gone => give(&entry)?,
-                    Fate::Again(place) | Fate::Grown(place) => give(shelf.get(*place).unwrap_or(&entry))?,
-                    Fate::Changed(place) => {
-                        give(&entry)?;
-                        shelf.get(*place).map_or(Ok(()), &mut give)?;
-                    }
-                }
-            }
-        }
-        for (at, is_used) in self.is_used.iter().enumerate() {
-            for n in (0..is_used.len()).filter(|n| !is_used[*n]) {
-                shelf.get((at, n)).map_or(Ok(()), &mut give)?;
-            }
-        }
-        Ok(())
+    /// Names what is kept from now on, in its order: what the snapshot has, and behind it what is new.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let old = self.fates.iter().enumerate().flat_map(|(chunk, fates)| {
+            let is_lost = fates.is_empty() && self.damaged.contains(&chunk);
+            let kept = fates.iter().enumerate().flat_map(move |(n, fate)| match *fate {
+                Fate::Same(_) | Fate::Gone => [Some(Piece::Old((chunk, n))), None],
+                Fate::Again(place) | Fate::Grown(place) => [Some(Piece::New(place)), None],
+                Fate::Changed(place) => [Some(Piece::Old((chunk, n))), Some(Piece::New(place))],
+            });
+            is_lost.then_some(Piece::Damaged(chunk)).into_iter().chain(kept.flatten())
+        });
+        let new = self.is_used.iter().enumerate().flat_map(|(chunk, used)| {
+            let unused = used.iter().enumerate().filter(|(_, is_used)| !**is_used);
+            unused.map(move |(n, _)| Piece::New((chunk, n)))
+        });
+        old.chain(new)
+    }
+
+    /// Returns what reads old entries and new ones.
+    pub(super) fn shelves(&self) -> (Shelf<'a>, Shelf<'a>) {
+        (Shelf::new(self.dir, self.old), Shelf::new(self.dir, self.new))
     }
 }
 
 /// The entries of chunks, with one chunk in memory at a time.
-struct Shelf<'a> {
+pub(super) struct Shelf<'a> {
     dir: &'a Path,
     chunks: &'a [Chunk],
     open: Option<(usize, Vec<Entry>)>,
@@ -304,17 +355,35 @@ impl<'a> Shelf<'a> {
         Self { dir, chunks, open: None }
     }
 
-    fn get(&mut self, (chunk, n): Place) -> Option<&Entry> {
+    /// Returns the entry at a place, or why it cannot be read.
+    pub(super) fn get(&mut self, (chunk, n): Place) -> Result<Option<&Entry>, Error> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != chunk) {
-            let content = self.chunks[chunk].content(self.dir).unwrap_or_default();
+            let content = self.chunks[chunk].content(self.dir)?;
             self.open = Some((chunk, snapshot::entries(&content).collect()));
         }
-        self.open.as_ref()?.1.get(n)
+        Ok(self.open.as_ref().and_then(|(_, entries)| entries.get(n)))
     }
 }
 
 fn len(chunk: &Chunk) -> usize {
     usize::try_from(chunk.num_entries).unwrap_or(usize::MAX)
+}
+
+/// Tells whether a chunk that could not be read is not what was written, for good: another error of the system may be
+/// gone the next time.
+fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => {
+            source.kind() == io::ErrorKind::NotFound || source.raw_os_error().is_none()
+        }
+        Error::Format { .. } | Error::Gone(_) => true,
+        Error::Database { .. } | Error::Busy(_) => false,
+    }
+}
+
+/// Tells whether an entry goes on with another one.
+fn goes_on_as(before: Option<&Entry>, now: Option<&Entry>) -> bool {
+    before.zip(now).is_some_and(|(before, now)| has_all(&before.body, &now.body))
 }
 
 /// Tells whether a message has all that it said before, in this order: it may go on, and have more parts.

@@ -261,6 +261,76 @@ async fn a_damaged_chunk_costs_itself_is_told_and_is_written_again() {
     assert!(machine.read(LONG).await.damaged > 0);
 }
 
+/// Names the chunks of the long session in their order.
+fn chunks_of_long(machine: &Machine) -> Vec<PathBuf> {
+    let manifest = machine.dir().join("claude").join(format!("{}.json", &LONG[7..]));
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(manifest).expect("read")).expect("JSON");
+    let chunks = manifest["chunks"].as_array().expect("chunks").iter();
+    let name = |chunk: &serde_json::Value| format!("{}.zst", chunk["sha256"].as_str().expect("a name"));
+    chunks.map(|chunk| machine.dir().join("chunks").join(name(chunk))).collect()
+}
+
+/// Reads the snapshot of the long session around a place in it.
+async fn kept_around(machine: &Machine, place: usize) -> Transcript {
+    let ask = ReadSession {
+        session_id: LONG.to_owned(),
+        around: Some(place.to_string()),
+        from_snapshot: true,
+        ..ReadSession::default()
+    };
+    machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read")
+}
+
+#[tokio::test]
+async fn a_chunk_that_cannot_be_read_for_a_moment_is_neither_dropped_nor_swept() {
+    let machine = Machine::with_long(1_000);
+    machine.take().await;
+    let first = chunks_of_long(&machine).remove(0);
+    let content = fs::read(&first).expect("read");
+    fs::write(machine.long(), (601..=1_010).map(line).collect::<String>()).expect("rotated");
+    // What opens no socket as a file is an error of the system, as of a bad disk.
+    fs::remove_file(&first).expect("removed");
+    let socket = machine.home.path().join("s");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    fs::rename(socket, &first).expect("moved");
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept.len(), taken.failed.len()), (0, 0, 1), "{taken:?}");
+    assert!(taken.failed[0].reason.contains("cannot be read"), "{taken:?}");
+    fs::remove_file(&first).expect("it was not swept");
+    fs::write(&first, content).expect("back");
+    assert_eq!(machine.take().await.kept[0].lost, 600);
+    assert_eq!(kept_around(&machine, 1).await.num_messages, 1_010);
+}
+
+#[tokio::test]
+async fn a_damaged_chunk_that_the_original_lacks_stays_named_and_what_the_original_has_takes_its_place() {
+    let machine = Machine::with_long(2_000);
+    machine.take().await;
+    let chunks = chunks_of_long(&machine);
+    assert!(chunks.len() > 3, "{chunks:?}");
+    let original = fs::read(&chunks[0]).expect("read");
+    for chunk in [&chunks[0], &chunks[chunks.len() - 2]] {
+        flip(chunk);
+    }
+    let damaged = kept_around(&machine, 700).await.damaged;
+    let rotated: String = (601..=2_010).map(line).collect();
+    fs::write(machine.long(), &rotated).expect("rotated");
+    let taken = machine.take().await;
+    assert_eq!((taken.kept.len(), taken.kept[0].lost), (1, 600), "{taken:?}");
+    let read = kept_around(&machine, 700).await;
+    assert!(0 < read.damaged && read.damaged < damaged, "{} of {damaged}", read.damaged);
+    assert_eq!(read.damaged + read.num_messages, 2_010);
+    fs::write(machine.long(), rotated).expect("touched");
+    assert_eq!(machine.take().await.unchanged, 1, "it is told once");
+    fs::write(&chunks[0], original).expect("it was found again");
+    for n in [1, 100, 601, 1_000, 1_200, 1_500, 1_900, 2_000, 2_001, 2_010] {
+        let read = kept_around(&machine, n).await;
+        assert!(read.transcript.contains(&format!("message {n} ")), "{n}");
+        assert_eq!((read.damaged, read.num_messages), (0, 2_010));
+    }
+}
+
 #[tokio::test]
 async fn what_a_crash_left_is_swept_and_what_cannot_be_read_keeps_the_rest() {
     let machine = Machine::with_long(10);
