@@ -19,6 +19,7 @@ use sess_store::Store;
 pub(crate) use self::finding::{
     Children, Found, first_row, is_among, is_archived, is_visible, join, keep_named,
 };
+pub(crate) use self::foreign::message_ref;
 use self::reader::Reader;
 use crate::{App, Caller, Error, Result};
 

@@ -293,7 +293,7 @@ fn seen(foreign: &Foreign, seq: u64, entry: Entry, redaction: Redaction) -> Opti
             *block = Block::Text { text: format!("[{} {}]", field("type"), field("name")) };
         }
     }
-    let id = id.unwrap_or_else(|| seq.to_string());
+    let id = context::message_ref(id, seq);
     let json = serde_json::to_string(&Placed { id, seq, body, is_taken_back }).ok()?;
     let json = match redaction {
         Redaction::None => json,

@@ -1,5 +1,7 @@
 //! Search: finding the message that said it, in our own sessions and in other agents'.
 
+mod originals;
+
 use std::{
     cmp::Reverse,
     collections::{HashMap, hash_map::Entry as Slot},
@@ -23,6 +25,7 @@ use sess_core::{
 use sess_readers::{Before, Foreign, Matcher};
 use sess_store::{Archived, Matching, Position, SearchQuery, SessionFilter, Span, StoredMessage, Term};
 
+use self::originals::Originals;
 use crate::{App, Caller, Error, ListSessions, Listed, Redaction, Result, Scope, context};
 
 const LIMIT_MAX: usize = 100;
@@ -189,28 +192,26 @@ impl App {
         let enough = limit + 1;
         let own = self.own_line(caller).await?;
         let seek = Seek { caller, ask, scope, matcher, cursor, limit: enough, redaction, dirs, own };
+        let sessions = Arc::new(self.searched(&seek).await?);
         // A cursor names the part that has more; the first search has none.
         let is_first = ask.before.is_none();
         let mut found = Vec::new();
         let mut is_cut = false;
         if (is_first || cursor.position.is_some()) && self.has_store() {
+            let mut originals = Originals::new(Arc::clone(&sessions), Arc::clone(&seek.matcher));
             let ours = match query {
-                Some(query) => self.search_index(&seek, query).await?,
-                None => self.search_messages(&seek).await?,
+                Some(query) => self.search_index(&seek, query, &mut originals).await?,
+                None => self.search_messages(&seek, &mut originals).await?,
             };
             is_cut |= ours.len() > limit;
             found.extend(ours);
         }
         if is_first || cursor.foreign.is_some() {
-            let (theirs, is_more) = self.search_foreign(&seek, told).await?;
+            let (theirs, is_more) = self.search_foreign(&seek, sessions, told).await?;
             is_cut |= is_more;
             found.extend(theirs);
         }
         found.sort_by_key(|placed| Reverse(placed.at()));
-        // A session that was imported, and whose file is still there, says everything twice.
-        found.dedup_by(|b, a| {
-            a.at() == b.at() && a.hit.session.id == b.hit.session.id && a.hit.snippet == b.hit.snippet
-        });
         is_cut |= found.len() > limit;
         found.truncate(limit);
         Ok(Found {
@@ -220,7 +221,12 @@ impl App {
     }
 
     /// Asks the full-text index of the store.
-    async fn search_index(&self, seek: &Seek<'_>, mut query: SearchQuery) -> Result<Vec<Placed>> {
+    async fn search_index(
+        &self,
+        seek: &Seek<'_>,
+        mut query: SearchQuery,
+        originals: &mut Originals,
+    ) -> Result<Vec<Placed>> {
         if let policy::Scope::Agent(agent) = &seek.scope {
             query.agent = Some(agent.clone());
         }
@@ -239,6 +245,7 @@ impl App {
                 if self.is_sought(seek, &hit.session).await?
                     && let Ok(body) = hit.message.parse()
                     && let Some(text) = seek.indexed(&body)
+                    && !originals.have(&hit.session, &body, &text).await?
                 {
                     hits.push(seek.hit(&hit.session, &hit.message, &body, &text));
                 }
@@ -250,7 +257,7 @@ impl App {
     }
 
     /// Tries an expression on every message of the store, the newest sessions first.
-    async fn search_messages(&self, seek: &Seek<'_>) -> Result<Vec<Placed>> {
+    async fn search_messages(&self, seek: &Seek<'_>, originals: &mut Originals) -> Result<Vec<Placed>> {
         let store = self.store()?;
         let source = seek.ask.only_source();
         let filter = SessionFilter { source, archived: Archived::Included, ..SessionFilter::default() };
@@ -288,7 +295,9 @@ impl App {
                             continue;
                         }
                         let text = seek.matcher.seen(body.plain_text());
-                        if seek.matcher.find(&text).is_some() {
+                        if seek.matcher.find(&text).is_some()
+                            && !originals.have(&session, &body, &text).await?
+                        {
                             hits.push(seek.hit(&session, message, &body, &text));
                         }
                     }
@@ -300,12 +309,8 @@ impl App {
         }
     }
 
-    /// Looks through other agents' files; says whether there are older hits.
-    async fn search_foreign(
-        &self,
-        seek: &Seek<'_>,
-        told: impl Fn(u64, u64) + Send + Sync + 'static,
-    ) -> Result<(Vec<Placed>, bool)> {
+    /// Returns the sessions of other agents that are searched.
+    async fn searched(&self, seek: &Seek<'_>) -> Result<Vec<Foreign>> {
         // What its agent put away is out of lists, and still there to be found.
         let list = ListSessions {
             scope: seek.ask.scope,
@@ -316,7 +321,16 @@ impl App {
         let mut sessions =
             self.foreign_that_fit(seek.caller, &list, &seek.scope, context::Children::Included).await?;
         sessions.retain(|foreign| seek.ask.is_from(foreign.source));
-        let sessions: Arc<Vec<Foreign>> = Arc::new(sessions);
+        Ok(sessions)
+    }
+
+    /// Looks through other agents' files; says whether there are older hits.
+    async fn search_foreign(
+        &self,
+        seek: &Seek<'_>,
+        sessions: Arc<Vec<Foreign>>,
+        told: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> Result<(Vec<Placed>, bool)> {
         let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
         let stop = Stop::default();
         let flag = stop.flag();
@@ -353,7 +367,7 @@ impl App {
             }
             let placed = SearchHit {
                 session: listed[&hit.session].clone(),
-                message: hit.message_id.unwrap_or_else(|| hit.seq.to_string()),
+                message: context::message_ref(hit.message_id, hit.seq),
                 seq: hit.seq,
                 spot: Spot { key: session.key(), at: hit.at },
                 role: hit.role,

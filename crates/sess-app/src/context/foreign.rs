@@ -44,6 +44,17 @@ impl App {
     }
 }
 
+/// Returns how a message of another agent's session is named: by its agent's id of it, or by its place. A number means a
+/// place, so that a message whose agent gave it another number goes by its place, too.
+pub(crate) fn message_ref(id: Option<String>, seq: u64) -> String {
+    id.filter(|id| place(id).is_none()).unwrap_or_else(|| seq.to_string())
+}
+
+/// Returns the place that a name of a message means, if it is one.
+fn place(name: &str) -> Option<u64> {
+    name.parse().ok()
+}
+
 fn read(foreign: &Foreign, family: &[Foreign], asked: &Asked) -> Result<Transcript> {
     let mut reading = Reading::new(foreign, family, asked);
     let told = reading.session(foreign, "", 0)?;
@@ -217,7 +228,10 @@ impl<'a> Reading<'a> {
 
     fn is_wanted(&self, entry: &Entry) -> bool {
         let Part::Around(wanted) = &self.asked.part else { return false };
-        entry.id.as_ref() == Some(wanted) || wanted.parse() == Ok(self.seq)
+        match place(wanted) {
+            Some(seq) => seq == self.seq,
+            None => entry.id.as_ref() == Some(wanted),
+        }
     }
 
     fn show(&mut self, text: String, reopen: &str, is_wanted: bool) {

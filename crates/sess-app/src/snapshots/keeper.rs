@@ -21,7 +21,7 @@ use sess_readers::{
 
 use super::{
     Named, SnapshotsLeft,
-    merge::{Key, Merge},
+    merge::{Key, Merge, Piece},
     unreadable,
 };
 use crate::{Error, Result};
@@ -134,10 +134,14 @@ impl Keeper {
             Ok(cut) => cut,
             Err(reason) => return Ok(Outcome::Failed(reason)),
         };
-        let merge = Merge::of(&self.dir, &before.chunks, &cut.chunks, &cut.keys);
+        let merge = match Merge::of(&self.dir, &before.chunks, &cut.chunks, &cut.keys) {
+            Ok(merge) => merge,
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        };
         let (lost, changed) = (merge.lost(), merge.changed());
         if lost == 0 {
-            let is_unchanged = cut.chunks == before.chunks;
+            // Where nobody wrote down when something was said, it has another time as soon as its file changes.
+            let is_unchanged = !merge.says_more();
             let mut manifest = self.manifest(session, stamp, cut);
             if is_unchanged {
                 manifest.taken_at = before.taken_at;
@@ -145,11 +149,12 @@ impl Keeper {
             self.replace_manifest(path, before, &manifest)?;
             return Ok(if is_unchanged { Outcome::Unchanged } else { Outcome::Grown });
         }
-        let mut cutter = Cutter::new(self);
-        merge.each(|entry| cutter.push(entry))?;
-        let merged = cutter.finish()?;
+        let merged = match self.merged(&merge, before)? {
+            Ok(merged) => merged,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
+        };
         // A file that many share changes when any of them does: what was told is not told again.
-        let is_told = before.lost == lost && merged.chunks == before.chunks;
+        let is_told = before.lost == lost && !merge.says_more();
         // What an original says of itself without its beginning is no better than what is known.
         let manifest = Manifest {
             num_messages: merged.num_messages,
@@ -162,6 +167,27 @@ impl Keeper {
         };
         self.replace_manifest(path, before, &manifest)?;
         Ok(if is_told { Outcome::Unchanged } else { Outcome::Fuller { lost, changed } })
+    }
+
+    /// Cuts what a snapshot and a newer copy have together. What cannot be read just now is a sentence.
+    fn merged(&self, merge: &Merge<'_>, before: &Manifest) -> Result<Result<Cut, String>> {
+        let mut cutter = Cutter::new(self);
+        let (mut then, mut now) = merge.shelves();
+        for piece in merge.pieces() {
+            let entry = match piece {
+                Piece::Old(place) => then.get(place),
+                Piece::New(place) => now.get(place),
+                Piece::Damaged(chunk) => {
+                    cutter.keep(&before.chunks[chunk])?;
+                    continue;
+                }
+            };
+            match entry {
+                Ok(entry) => entry.map_or(Ok(()), |entry| cutter.push(entry))?,
+                Err(error) => return Ok(Err(error.to_string())),
+            }
+        }
+        cutter.finish().map(Ok)
     }
 
     /// Cuts a session into chunks and writes those that are not there. What is wrong with the session is a sentence.
@@ -321,6 +347,13 @@ impl<'a> Cutter<'a> {
         if is_end && size >= CHUNK_SIZE_BYTES_MIN || size >= CHUNK_SIZE_BYTES_USUAL_MAX {
             self.write()?;
         }
+        Ok(())
+    }
+
+    /// Puts a chunk behind the entries as it is, whatever it says.
+    fn keep(&mut self, chunk: &Chunk) -> Result<()> {
+        self.write()?;
+        self.cut.chunks.push(chunk.clone());
         Ok(())
     }
 

@@ -736,6 +736,54 @@ async fn the_number_of_a_message_is_one_wherever_it_is_told() {
 }
 
 #[tokio::test]
+async fn a_number_is_a_place_also_where_messages_are_numbered_otherwise() {
+    let machine = Machine::of(&[]);
+    let mut messages = vec![serde_json::json!({
+        "role": "user", "messageId": 0, "content": [{"type": "text", "text": "begin"}], "meta": {"sentAt": 1_794_312_000_000_i64},
+    })];
+    // Each round is three places and two numbers.
+    for round in 0..60 {
+        let call = |name: &str| serde_json::json!({"type": "tool_use", "id": format!("{name}{round}"), "name": "look", "input": {}});
+        let said =
+            serde_json::json!({"type": "text", "text": format!("needle{round} {}", "hay ".repeat(50))});
+        let result = |name: &str| {
+            let run =
+                serde_json::json!({"status": "done", "result": {"output": format!("{name} of {round}")}});
+            serde_json::json!({"type": "tool_result", "toolUseID": format!("{name}{round}"), "run": run})
+        };
+        messages.push(serde_json::json!({
+            "role": "assistant", "messageId": round * 2 + 1, "content": [said, call("a"), call("b")],
+        }));
+        messages.push(serde_json::json!({
+            "role": "user", "messageId": round * 2 + 2, "content": [result("a"), result("b")],
+        }));
+    }
+    let thread =
+        serde_json::json!({"v": 1, "id": "T-1", "created": 1_794_312_000_000_i64, "messages": messages});
+    let dir = machine.home.path().join(".local/share/amp/threads");
+    fs::create_dir_all(&dir).expect("made");
+    fs::write(dir.join("T-1.json"), thread.to_string()).expect("written");
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    for round in [0, 20, 30, 59] {
+        let needle = format!("needle{round}");
+        let hit = app.search(&owner, &words(&needle), |_, _| {}).await.expect("found").hits.remove(0);
+        for around in [hit.message.clone(), hit.seq.to_string()] {
+            let ask = ReadSession {
+                session_id: "amp:T-1".to_owned(),
+                around: Some(around.clone()),
+                max_bytes: Some(1_000),
+                ..ReadSession::default()
+            };
+            let read = app.read_session(&owner, &ask).await.expect("read");
+            assert!(read.transcript.contains(&format!("{needle} ")), "{around}: {}", read.transcript);
+        }
+        let page = app.transcript_page(&owner, "amp:T-1", Some(hit.seq + 1), 1, true).await.expect("a page");
+        let message: Value = serde_json::from_str(page.messages[0].json.get()).expect("JSON");
+        assert_eq!(message["id"], hit.message);
+    }
+}
+
+#[tokio::test]
 async fn what_a_mask_hides_in_another_agents_session_is_not_found() {
     let machine = Machine::of(&["claude-code"]);
     let said = "STAGING_KEY=sk-test-qwertyuiopasdfghjklzxcvbnm123456 is the key";
@@ -977,6 +1025,52 @@ async fn a_copy_of_a_session_that_a_caller_is_not_shown_is_not_found_either() {
         assert!(!found(&owner).await.is_empty() && !found(&other).await.is_empty());
         assert_eq!(found(&child).await, []);
     }
+}
+
+#[tokio::test]
+async fn a_session_that_was_imported_and_is_still_in_its_file_says_nothing_twice() {
+    let machine = Machine::of(&ALL);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    let pages = async |text: &str, is_expression: bool, limit: i64| {
+        let (mut hits, mut before) = (Vec::new(), None);
+        loop {
+            let ask =
+                SearchMessages { limit: Some(limit), before: before.take(), is_expression, ..words(text) };
+            let found = app.search(&owner, &ask, |_, _| {}).await.expect(text);
+            hits.extend(
+                found.hits.into_iter().map(|hit| format!("{} {}: {}", hit.session.id, hit.seq, hit.snippet)),
+            );
+            before = found.cursor;
+            if before.is_none() {
+                return hits;
+            }
+        }
+    };
+    let asked = [("the", false), ("retry", false), ("[aeiou]", true), ("web.*", true)];
+    let mut all = Vec::new();
+    for (text, is_expression) in asked {
+        all.push(pages(text, is_expression, 100).await);
+    }
+    assert!(all.iter().all(|hits| hits.len() > 2), "{all:?}");
+    // The newest first: the store has them in another order than they were said in.
+    for session in machine.list(&ListSessions { limit: Some(100), ..ListSessions::default() }).await.sessions
+    {
+        let mut copy = String::new();
+        let mut write = |text: &str| {
+            copy += text;
+            Ok(())
+        };
+        app.export(&owner, &session.id, &mut write).await.expect(&session.id);
+        app.import_lines(&owner, copy.as_bytes()).await.expect(&session.id);
+    }
+    for ((text, is_expression), hits) in asked.into_iter().zip(&all) {
+        assert_eq!(&pages(text, is_expression, 100).await, hits, "{text}");
+        assert_eq!(&pages(text, is_expression, 2).await, hits, "{text}, two a page");
+    }
+    // What a file lost is found in the copy.
+    let amp = machine.home.path().join(".local/share/amp/threads");
+    fs::remove_dir_all(amp).expect("deleted");
+    assert_eq!(pages("[aeiou]", true, 100).await.len(), all[2].len());
 }
 
 /// Writes a session of each agent that may name one in the middle of its file, which is so long.

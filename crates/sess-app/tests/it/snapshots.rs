@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use sess_app::{ListSessions, Listing, ReadSession, SearchMessages, Signals, Snapshots, Transcript};
@@ -260,6 +261,76 @@ async fn a_damaged_chunk_costs_itself_is_told_and_is_written_again() {
     assert!(machine.read(LONG).await.damaged > 0);
 }
 
+/// Names the chunks of the long session in their order.
+fn chunks_of_long(machine: &Machine) -> Vec<PathBuf> {
+    let manifest = machine.dir().join("claude").join(format!("{}.json", &LONG[7..]));
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(manifest).expect("read")).expect("JSON");
+    let chunks = manifest["chunks"].as_array().expect("chunks").iter();
+    let name = |chunk: &serde_json::Value| format!("{}.zst", chunk["sha256"].as_str().expect("a name"));
+    chunks.map(|chunk| machine.dir().join("chunks").join(name(chunk))).collect()
+}
+
+/// Reads the snapshot of the long session around a place in it.
+async fn kept_around(machine: &Machine, place: usize) -> Transcript {
+    let ask = ReadSession {
+        session_id: LONG.to_owned(),
+        around: Some(place.to_string()),
+        from_snapshot: true,
+        ..ReadSession::default()
+    };
+    machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read")
+}
+
+#[tokio::test]
+async fn a_chunk_that_cannot_be_read_for_a_moment_is_neither_dropped_nor_swept() {
+    let machine = Machine::with_long(1_000);
+    machine.take().await;
+    let first = chunks_of_long(&machine).remove(0);
+    let content = fs::read(&first).expect("read");
+    fs::write(machine.long(), (601..=1_010).map(line).collect::<String>()).expect("rotated");
+    // What opens no socket as a file is an error of the system, as of a bad disk.
+    fs::remove_file(&first).expect("removed");
+    let socket = machine.home.path().join("s");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    fs::rename(socket, &first).expect("moved");
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept.len(), taken.failed.len()), (0, 0, 1), "{taken:?}");
+    assert!(taken.failed[0].reason.contains("cannot be read"), "{taken:?}");
+    fs::remove_file(&first).expect("it was not swept");
+    fs::write(&first, content).expect("back");
+    assert_eq!(machine.take().await.kept[0].lost, 600);
+    assert_eq!(kept_around(&machine, 1).await.num_messages, 1_010);
+}
+
+#[tokio::test]
+async fn a_damaged_chunk_that_the_original_lacks_stays_named_and_what_the_original_has_takes_its_place() {
+    let machine = Machine::with_long(2_000);
+    machine.take().await;
+    let chunks = chunks_of_long(&machine);
+    assert!(chunks.len() > 3, "{chunks:?}");
+    let original = fs::read(&chunks[0]).expect("read");
+    for chunk in [&chunks[0], &chunks[chunks.len() - 2]] {
+        flip(chunk);
+    }
+    let damaged = kept_around(&machine, 700).await.damaged;
+    let rotated: String = (601..=2_010).map(line).collect();
+    fs::write(machine.long(), &rotated).expect("rotated");
+    let taken = machine.take().await;
+    assert_eq!((taken.kept.len(), taken.kept[0].lost), (1, 600), "{taken:?}");
+    let read = kept_around(&machine, 700).await;
+    assert!(0 < read.damaged && read.damaged < damaged, "{} of {damaged}", read.damaged);
+    assert_eq!(read.damaged + read.num_messages, 2_010);
+    fs::write(machine.long(), rotated).expect("touched");
+    assert_eq!(machine.take().await.unchanged, 1, "it is told once");
+    fs::write(&chunks[0], original).expect("it was found again");
+    for n in [1, 100, 601, 1_000, 1_200, 1_500, 1_900, 2_000, 2_001, 2_010] {
+        let read = kept_around(&machine, n).await;
+        assert!(read.transcript.contains(&format!("message {n} ")), "{n}");
+        assert_eq!((read.damaged, read.num_messages), (0, 2_010));
+    }
+}
+
 #[tokio::test]
 async fn what_a_crash_left_is_swept_and_what_cannot_be_read_keeps_the_rest() {
     let machine = Machine::with_long(10);
@@ -455,4 +526,113 @@ async fn words_that_were_changed_or_cut_stay_in_front_of_those_that_replaced_the
     say(&["=one", "=two", "=three", "=fourteen"]);
     assert_eq!(machine.take().await.unchanged, 1);
     assert_eq!(kept().await, "=one =on =two =2 =three =fourteen");
+}
+
+/// Where the command line of Cursor keeps a session.
+const CURSOR: &str = ".cursor/projects/w/agent-transcripts/c1/c1.jsonl";
+
+/// Writes a file as an agent did at this second.
+fn write_at(path: &Path, text: &str, second: u64) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    fs::write(path, text).expect("written");
+    let at = UNIX_EPOCH + Duration::from_secs(1_794_312_000 + second);
+    File::options().append(true).open(path).expect("opened").set_modified(at).expect("dated");
+}
+
+/// Writes a session whose messages have neither an id nor a time: what begins with `>` is a reply.
+fn write_cursor(machine: &Machine, texts: &[&str], second: u64) {
+    let line = |text: &&str| {
+        let role = if text.starts_with('>') { "assistant" } else { "user" };
+        let content = serde_json::json!([{"type": "text", "text": text}]);
+        format!("{}\n", serde_json::json!({"role": role, "message": {"content": content}}))
+    };
+    write_at(&machine.home.path().join(CURSOR), &texts.iter().map(line).collect::<String>(), second);
+}
+
+#[tokio::test]
+async fn messages_without_an_id_and_a_time_are_the_same_ones_in_a_longer_file_and_in_a_touched_one() {
+    let machine = Machine::of(&[]);
+    let kept = async || {
+        let ask =
+            ReadSession { session_id: "cursor:c1".to_owned(), from_snapshot: true, ..ReadSession::default() };
+        let read = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+        let is_said = |line: &&str| line.starts_with(['=', '>']);
+        read.transcript.lines().filter(is_said).collect::<Vec<_>>().join(" ")
+    };
+    write_cursor(&machine, &["=go", "> a", "=go"], 1);
+    assert_eq!(machine.take().await.new, 1);
+    write_cursor(&machine, &["=go", "> a", "=go", "> a", "=on"], 2);
+    let taken = machine.take().await;
+    assert_eq!((taken.grown, taken.kept.len()), (1, 0), "{taken:?}");
+    assert_eq!(kept().await, "=go > a =go > a =on");
+    write_cursor(&machine, &["=go", "> a", "=go", "> a", "=on"], 3);
+    let taken = machine.take().await;
+    assert_eq!((taken.unchanged, taken.kept.len()), (1, 0), "nothing was said: {taken:?}");
+    // What was dropped or is said in other words stays, and what was kept is not taken for what begins like it.
+    write_cursor(&machine, &["> a", "=go", "> a", "=on", "=go ahead", "> x"], 4);
+    let taken = machine.take().await;
+    assert_eq!((taken.kept[0].lost, taken.kept[0].changed), (1, 0), "{taken:?}");
+    assert_eq!(kept().await, "=go > a =go > a =on =go ahead > x");
+    write_cursor(&machine, &["> a", "=go", "> a", "=on", "=go ahead", "> x"], 5);
+    let taken = machine.take().await;
+    assert_eq!((taken.unchanged, taken.kept.len()), (1, 0), "that was told: {taken:?}");
+    write_cursor(&machine, &["=go", "> b", "=go"], 6);
+    assert_eq!(machine.take().await.kept[0].lost, 5);
+    assert_eq!(kept().await, "=go > a =go > a =on =go ahead > x > b");
+}
+
+#[tokio::test]
+async fn a_session_of_codex_that_is_copied_after_each_line_says_nothing_twice() {
+    let machine = Machine::of(&["codex"]);
+    let path = machine.home.path().join(
+        ".codex/sessions/2026/11/10/rollout-2026-11-10T12-00-00-019a6d10-4b2e-7c31-9f00-1c2d3e4f5061.jsonl",
+    );
+    let text = fs::read_to_string(&path).expect("read");
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    for end in &ends {
+        fs::write(&path, &text[..*end]).expect("written");
+        let taken = machine.take().await;
+        assert!(taken.kept.is_empty() && taken.failed.is_empty(), "{taken:?} after {}", &text[..*end]);
+    }
+    let id = "codex:019a6d10-4b2e-7c31-9f00-1c2d3e4f5061";
+    let ask = ReadSession { session_id: id.to_owned(), from_snapshot: true, ..ReadSession::default() };
+    let kept = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+    assert_eq!(kept, machine.read(id).await);
+}
+
+#[tokio::test]
+async fn a_reply_without_an_id_that_goes_on_is_the_same_one() {
+    let machine = Machine::of(&["zed"]);
+    let database = machine.home.path().join(".local/share/zed/threads/threads.db");
+    let say = |second: u32, messages: &serde_json::Value| {
+        let connection = rusqlite::Connection::open(&database).expect("opened");
+        let sql = "INSERT OR REPLACE INTO threads (id, summary, updated_at, data_type, data) VALUES ('t1', 't1', ?1, 'json', ?2)";
+        let data = serde_json::json!({ "messages": messages }).to_string();
+        connection.execute(sql, (format!("2026-11-14T00:00:0{second}Z"), data.as_bytes())).expect("written");
+    };
+    let user = serde_json::json!({"User": {"id": "u1", "content": [{"Text": "list"}]}});
+    let agent = |content: serde_json::Value, results: serde_json::Value| serde_json::json!({"Agent": {"content": content, "tool_results": results}});
+    let call = |id: &str| serde_json::json!({"ToolUse": {"id": id, "name": "ls", "input": {}}});
+    let result = |text: &str| serde_json::json!({"tool_name": "ls", "content": {"Text": text}});
+    let said = [
+        agent(serde_json::json!([{"Text": "I"}]), serde_json::json!({})),
+        agent(serde_json::json!([{"Text": "I look"}, call("c1")]), serde_json::json!({})),
+        agent(
+            serde_json::json!([{"Text": "I look"}, call("c1"), call("c2")]),
+            serde_json::json!({"c1": result("a")}),
+        ),
+        agent(
+            serde_json::json!([{"Text": "I look"}, call("c1"), call("c2")]),
+            serde_json::json!({"c1": result("a b"), "c2": result("a")}),
+        ),
+    ];
+    for (second, agent) in (0..).zip(&said) {
+        say(second, &serde_json::json!([user, agent]));
+        let taken = machine.take().await;
+        assert!(taken.kept.is_empty() && taken.new + taken.grown > 0, "{second}: {taken:?}");
+    }
+    let ask = ReadSession { session_id: "zed:t1".to_owned(), from_snapshot: true, ..ReadSession::default() };
+    let kept = machine.world.app.read_session(&machine.world.owner(), &ask).await.expect("read");
+    assert_eq!(kept, machine.read("zed:t1").await);
+    assert_eq!(kept.num_messages, 4);
 }

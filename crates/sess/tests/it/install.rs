@@ -272,6 +272,35 @@ fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
 }
 
 #[test]
+fn a_hook_that_somebody_changed_is_neither_doubled_nor_forgotten() {
+    for (host, file, seconds, more) in [
+        ("claude", ".claude/settings.json", "\"timeout\": 5", "\"timeout\": 10"),
+        ("gemini", ".gemini/settings.json", "\"timeout\": 5000", "\"timeout\": 10000"),
+    ] {
+        let world = World::new();
+        world.ok(["install", host]);
+        let path = world.path(file);
+        let text = fs::read_to_string(&path).expect("readable");
+        let changed = text.replace(seconds, more);
+        assert_ne!(changed, text, "{host}: {text}");
+        fs::write(&path, &changed).expect("written");
+        for _ in 0..2 {
+            let run = world.run(["install", host]);
+            assert!(run.stderr.contains("somebody else's in hooks.SessionStart"), "{host}: {run:?}");
+            let now = fs::read_to_string(&path).expect("readable");
+            assert_eq!(now.matches("hook session-start").count(), 1, "{host}: {now}");
+            assert!(now.contains(more), "{host}: {now}");
+        }
+        let run = world.run(["uninstall", host]);
+        let named = format!("{} has an entry in hooks.SessionStart, which somebody changed", path.display());
+        assert!(run.stderr.contains(&named), "{host}: {run:?}");
+        let rest: Value = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+        assert_eq!(rest["hooks"]["SessionStart"].as_array().map(Vec::len), Some(1), "{host}: {rest}");
+        assert_eq!(rest.get("mcpServers"), None, "{host}: {rest}");
+    }
+}
+
+#[test]
 fn another_place_of_the_program_replaces_the_entry() {
     let world = World::new();
     let path = put(&world, ".codex/config.toml", "a = 1\n");

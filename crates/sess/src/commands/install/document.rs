@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{json, json::Dialect, toml, yaml};
+use super::{host::HOOK, json, json::Dialect, toml, yaml};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -69,7 +69,8 @@ impl Entry {
 
     /// Returns where it is, as people write that.
     pub fn place(&self) -> String {
-        self.path.iter().chain(&self.key).map(String::as_str).collect::<Vec<_>>().join(".")
+        let place = self.path.iter().chain(&self.key).map(String::as_str).collect::<Vec<_>>().join(".");
+        if self.key.is_some() { place } else { format!("an entry in {place}") }
     }
 
     /// Returns the document that has this entry and nothing else.
@@ -91,6 +92,9 @@ impl Entry {
             document.and_then(|root| self.path.iter().try_fold(root, |value, name| value.get(name)));
         match (&self.key, container) {
             (None, Some(Value::Array(values))) if values.contains(&self.value) => Found::Same,
+            (None, Some(Value::Array(values))) if values.iter().any(|value| self.is_changed_in(value)) => {
+                Found::Other
+            }
             (None, _) => Found::Nothing,
             (Some(key), container) => match container.and_then(|container| container.get(key)) {
                 None => Found::Nothing,
@@ -98,6 +102,13 @@ impl Entry {
                 Some(_) => Found::Other,
             },
         }
+    }
+
+    /// Tells whether a value of the list is this one, changed: a hook runs the same command, whatever else is said of it.
+    fn is_changed_in(&self, value: &Value) -> bool {
+        let Some(command) = text_with(&self.value, HOOK) else { return false };
+        let hook = &command[command.find(HOOK).unwrap_or_default()..];
+        text_with(value, hook).is_some()
     }
 
     /// Takes the entry out of a document, and the innermost `made` containers when they are empty then.
@@ -218,6 +229,16 @@ impl Format {
 /// Returns what breaks the lines of a text.
 pub fn line_break(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// Returns the first text in a value that has this part.
+fn text_with<'v>(value: &'v Value, part: &str) -> Option<&'v str> {
+    match value {
+        Value::String(text) => text.contains(part).then_some(text),
+        Value::Array(values) => values.iter().find_map(|value| text_with(value, part)),
+        Value::Object(members) => members.values().find_map(|value| text_with(value, part)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
 }
 
 fn split_mark(text: &str) -> (&str, &str) {

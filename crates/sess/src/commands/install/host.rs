@@ -16,6 +16,9 @@ use crate::cli::HostName;
 /// The name under which hosts list the tools.
 pub const NAME: &str = "sess";
 
+/// What every command line of a hook has between this program and the host.
+pub const HOOK: &str = " hook session-start ";
+
 /// When to use the tools, for a model. The plugin has the same text.
 pub const SKILL: &str = include_str!("../../../../../plugin/skills/intersession/SKILL.md");
 
@@ -66,7 +69,7 @@ impl Machine<'_> {
 
     /// Returns the command line that tells a starting session of a host what waits for it.
     pub fn hook(&self, host: HostName) -> String {
-        format!("{} hook session-start {}", quoted(self.program), host.as_str())
+        format!("{}{HOOK}{}", quoted(self.program), host.as_str())
     }
 }
 

@@ -124,9 +124,9 @@ impl Written {
         Self { format: Some(format), entries, ..self }
     }
 
-    /// Returns what was put where an entry goes; of those in a list nothing tells that.
+    /// Returns what was put where an entry goes: into one list that is one entry at most.
     pub fn put_at(&self, entry: &Entry) -> Option<&Put> {
-        self.entries.iter().find(|put| put.key.is_some() && put.path == entry.path && put.key == entry.key)
+        self.entries.iter().find(|put| put.path == entry.path && put.key == entry.key)
     }
 
     /// Tells whether a file is as it was left.

@@ -85,6 +85,31 @@ fn a_value_of_a_list_stands_beside_those_of_others() {
 }
 
 #[test]
+fn a_hook_is_known_by_its_command_whatever_else_is_said_of_it() {
+    let hook = Entry::listed(
+        &["on"],
+        json!({ "hooks": [{ "run": "/a/sess hook session-start claude", "timeout": 5 }] }),
+    );
+    let check = |list: Value, found: Found| {
+        assert_eq!(STRICT.find(&json!({ "on": list }).to_string(), &hook), Ok(found), "{list}");
+    };
+    check(json!([hook.value.clone()]), Found::Same);
+    check(
+        json!([{}, { "hooks": [{ "run": "/a/sess hook session-start claude", "timeout": 10 }] }]),
+        Found::Other,
+    );
+    check(
+        json!([{ "matcher": "x", "hooks": [{ "run": "y" }, { "run": "'/b c/sess' hook session-start claude" }] }]),
+        Found::Other,
+    );
+    check(
+        json!([{ "hooks": [{ "run": "/a/sess hook session-start gemini", "timeout": 5 }] }]),
+        Found::Nothing,
+    );
+    check(json!([]), Found::Nothing);
+}
+
+#[test]
 fn the_byte_order_mark_stays_in_front() {
     check(STRICT, &server(), "\u{feff}{}", "\u{feff}{\"servers\":{\"sess\":{\"command\":\"/bin/sess\"}}}");
     check(
