@@ -349,7 +349,8 @@ impl Task<'_> {
         let place = hits.hits.partition_point(newest_first);
         // A fork copies what was said before it, with its ids: that was said once.
         let is_copy = |other: &Hit| {
-            hit.message_id.is_some() && other.message_id == hit.message_id && other.at == hit.at
+            let is_same = other.message_id == hit.message_id && other.at == hit.at;
+            hit.message_id.is_some() && is_same && other.session != hit.session
         };
         if hits.hits.iter().any(is_copy) {
             return;

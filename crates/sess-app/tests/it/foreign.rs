@@ -673,6 +673,21 @@ async fn messages_of_all_agents_are_found_by_words_and_by_expressions() {
 }
 
 #[tokio::test]
+async fn results_that_stand_in_one_record_are_all_found() {
+    let machine = Machine::of(&[]);
+    let dir = machine.home.path().join(".claude/projects/-p");
+    fs::create_dir_all(&dir).expect("made");
+    let result = |call: &str, text: &str| serde_json::json!({"type": "tool_result", "tool_use_id": call, "content": text});
+    let record = serde_json::json!({
+        "type": "user", "uuid": "u1", "parentUuid": null, "timestamp": "2026-11-12T00:00:00Z", "cwd": "/p",
+        "message": {"role": "user", "content": [result("t1", "a ripe kumquat"), result("t2", "a green kumquat")]},
+    });
+    let name = "c0000000-0000-4000-8000-000000000001.jsonl";
+    fs::write(dir.join(name), format!("{record}\n")).expect("written");
+    assert_eq!(machine.found(words("kumquat")).await.len(), 2);
+}
+
+#[tokio::test]
 async fn what_an_agent_archived_is_not_listed_and_still_found() {
     let machine = Machine::of(&["codex", "goose", "opencode"]);
     let open = |path: &str| rusqlite::Connection::open(machine.home.path().join(path)).expect("opened");
