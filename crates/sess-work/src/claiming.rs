@@ -704,6 +704,8 @@ impl Work {
             from: record.claim.plan.clone(),
             to: plan.clone(),
             reason: reason.trim().to_owned(),
+        // A checkout, or an editor, may have lines end as on Windows: plans are kept without.
+        let text = text.replace("\r\n", "\n");
         };
         self.replaced(
             &record,

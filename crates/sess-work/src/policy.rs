@@ -39,9 +39,8 @@ impl Work {
         let mut plan = self.repo.files_of(tip.as_str(), &path)?.remove(&path).map(|file| file.oid);
         if let Some(dir) = workspace {
             let file = dir.join(&path);
-            let git = self.repo.git.at(dir);
             plan = match file.is_file() {
-                true => Some(git.oid(["hash-object", "--no-filters", "--", &file.to_string_lossy()])?),
+                true => Some(self.plan_here(&file)?),
                 false => None,
             };
         }
@@ -121,6 +120,16 @@ impl Work {
         match foreign_knowledge(slug, self.knowledge_between(base, tree)?) {
             None => Ok(()),
             Some(told) => Err(Error::policy(told).next(learn_command(slug))),
+        }
+    }
+
+    /// Returns what the plan in a workspace is once it is committed. A checkout may have its lines end as on Windows.
+    fn plan_here(&self, file: &Path) -> Result<Oid> {
+        let bytes = std::fs::read(file)
+            .map_err(|error| Error::failed(format!("cannot read {}: {error}", file.display())))?;
+        match String::from_utf8(bytes) {
+            Ok(text) => self.repo.write_blob(text.replace("\r\n", "\n").as_bytes()),
+            Err(error) => self.repo.write_blob(error.as_bytes()),
         }
     }
 
