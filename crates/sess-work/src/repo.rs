@@ -11,6 +11,7 @@ use std::{
 use crate::{
     Error, Git, Kind, Oid, Result, Slug,
     guard::{self, Setting},
+    writing::write_whole,
 };
 
 /// Settings of a clone, as git keeps them.
@@ -27,6 +28,8 @@ pub const OWN_DIR: &str = ".git/intersession";
 
 /// Says which checkout a clone was made from that is a session's workspace, beside what the clone keeps.
 pub(crate) const MADE_FROM_FILE: &str = "made-from";
+/// Says which checkout is the main one, where what git keeps is not in it, beside what the clone keeps.
+const MAIN_FILE: &str = "main-checkout";
 
 /// A clone of a repository.
 #[derive(Clone, Debug)]
@@ -70,6 +73,7 @@ impl Repo {
             "--is-bare-repository",
             "--is-shallow-repository",
             "--git-common-dir",
+            "--absolute-git-dir",
         ];
         let found = here.run(asked)?;
         if !found.is_ok() {
@@ -80,7 +84,8 @@ impl Repo {
         let told = found.text();
         let mut lines = told.lines();
         let (is_bare, is_shallow) = (lines.next() == Some("true"), lines.next() == Some("true"));
-        let common = PathBuf::from(lines.next().unwrap_or_default());
+        let mut path = || PathBuf::from(lines.next().unwrap_or_default());
+        let (common, git_dir) = (path(), path());
         if is_bare {
             return Err(Error::wrong_state("this repository is bare: nobody can work in it")
                 .next(format!("git clone {}", crate::quoted(common.display()))));
@@ -92,8 +97,8 @@ impl Repo {
             );
         }
         let top = PathBuf::from(top.text().trim_end_matches('\n'));
-        let is_ordinary = common.file_name().is_some_and(|name| name == ".git");
-        let main = if is_ordinary { common.parent().unwrap_or(&top).to_owned() } else { top.clone() };
+        let is_main = git_dir == common;
+        let main = main_of(&common).filter(|_| !is_main).unwrap_or_else(|| top.clone());
         let git = Git::new(if main.is_dir() { &main } else { &top });
         let settings = guard::settings(&git)?;
         guard::check_remotes(&settings, git.dir())?;
@@ -167,6 +172,17 @@ impl Repo {
         Ok(dir)
     }
 
+    /// Keeps which checkout is the main one, where git does not tell: the first that somebody works in. Workspaces are
+    /// made below it from wherever.
+    pub(crate) fn keep_main(&self) -> Result<()> {
+        if main_of(&self.common).is_some() {
+            return Ok(());
+        }
+        let path = self.own_dir()?.join(MAIN_FILE);
+        write_whole(&path, format!("{}\n", self.main().display()).as_bytes(), 0o600)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
+    }
+
     /// Returns what tells this clone from every other.
     pub(crate) fn clone_id(&self) -> Result<String> {
         let dir = self.own_dir()?;
@@ -218,6 +234,15 @@ impl Repo {
 /// Returns the command that shows who may write somewhere.
 fn look_at(path: &Path) -> String {
     format!("ls -ld {}", crate::quoted(path.display()))
+}
+
+/// Returns the main checkout of a repository, as far as that is known.
+fn main_of(common: &Path) -> Option<PathBuf> {
+    if common.file_name().is_some_and(|name| name == ".git") {
+        return common.parent().map(Path::to_owned);
+    }
+    let text = fs::read_to_string(common.join("intersession").join(MAIN_FILE)).ok()?;
+    Some(PathBuf::from(text.trim_end_matches('\n'))).filter(|main| main.join(".git").exists())
 }
 
 fn read_id(path: &Path) -> Option<String> {

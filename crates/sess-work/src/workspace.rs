@@ -646,6 +646,12 @@ impl Work {
                 return Ok(Some(format!("{other} is nowhere else")));
             }
         }
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (outer, others) = (real(path), self.worktrees()?.into_iter().filter(|other| !other.is_gone));
+        let mut inside = others.map(|other| real(&other.path)).filter(|other| *other != outer);
+        if let Some(inner) = inside.find(|other| other.starts_with(&outer)) {
+            return Ok(Some(format!("{} is another worktree inside it", inner.display())));
+        }
         // What is changed in there, git would not say without running in there.
         let told = git.text(["ls-files", "--stage", "-z"])?;
         let links = told.split('\0').filter_map(|line| line.strip_prefix("160000 ")?.split_once('\t'));
