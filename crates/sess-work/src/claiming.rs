@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use sess_core::Timestamp;
 
 use crate::{
-    Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
-    Slug, State, Verb, Work,
+    Amendment, Brief, Claim, Error, Kind, Land, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result,
+    Seen, Slug, Standing, State, Verb, Work,
     git::pause,
     projecting::{ENV_FILE, Step, message},
     repo::random_hex,
@@ -434,7 +434,25 @@ impl Work {
     /// Renews the lease, and brings the branch to where others see it.
     pub(crate) fn shared(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<Record> {
         let branch = self.branch_move(slug, seen)?;
-        self.replaced(record, |_| {}, branch.as_slice(), false)
+        let record = self.replaced(record, |_| {}, branch.as_slice(), false)?;
+        self.make_up(seen);
+        Ok(record)
+    }
+
+    /// Brings directories to where their claims say they belong, if some are not there: whoever could not push does
+    /// that later, and so does whoever comes next. Where it still cannot be done, others will.
+    fn make_up(&self, seen: &Seen) {
+        let is_behind = |slug: &Slug| match seen.standing(slug) {
+            Standing::Pending { to, .. } => to != State::Completed,
+            _ => false,
+        };
+        // By pull requests it comes with the work.
+        if self.settings.land == Land::Pr || !seen.slugs().iter().any(is_behind) {
+            return;
+        }
+        if let Err(error) = self.roll_forward() {
+            tracing::debug!(%error, "what the claims say is not shown yet");
+        }
     }
 
     /// Renews the lease. That of what waits to be merged does not lapse, and since when it waits stays known.
@@ -686,6 +704,8 @@ impl Work {
                 })?
             }
         };
+        // A checkout, or an editor, may have lines end as on Windows: plans are kept without.
+        let text = text.replace("\r\n", "\n");
         // Whoever takes the session later has to be able to work by it.
         Brief::parse(&text)
             .and_then(|brief| brief.check_ready(slug))
@@ -704,8 +724,6 @@ impl Work {
             from: record.claim.plan.clone(),
             to: plan.clone(),
             reason: reason.trim().to_owned(),
-        // A checkout, or an editor, may have lines end as on Windows: plans are kept without.
-        let text = text.replace("\r\n", "\n");
         };
         self.replaced(
             &record,

@@ -210,7 +210,7 @@ impl Work {
         };
         if standing == Standing::Unknown {
             return Ok(Some(format!(
-                "the workspace {place} is of {slug}, which nothing is known of: look at it, then run `{remove}`"
+                "the worktree {place} has the branch of {slug}, which nothing is known of: run `sess work adopt {dir}`, or `{remove}` when nothing in it is needed"
             )));
         }
         if !self.is_made_for(slug, &path) {

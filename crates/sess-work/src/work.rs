@@ -139,6 +139,7 @@ impl Seen {
 impl Work {
     pub fn new(repo: Repo, settings: Settings, who: Who, now: fn() -> Timestamp) -> Result<Self> {
         let user = user(&repo)?;
+        repo.keep_main()?;
         let owner = Owner { clone: repo.clone_id()?, session: who.session.clone() };
         Ok(Self { repo, settings, who, user, owner, now, has_recalled: Arc::default() })
     }
@@ -195,11 +196,14 @@ impl Work {
             Refusal::Claimed { told, .. }
                 if matches!(verb, Verb::Own | Verb::End) && self.had(slug, seen)? =>
             {
-                Refusal::Dispossessed(slug.clone(), told)
+                Refusal::Dispossessed(slug.clone(), told).into()
             }
-            refusal => refusal,
-        }
-        .into())
+            // An adoption that was stopped has renamed the branch, and no more.
+            Refusal::NotFound(_) if self.repo.slug_here()?.as_ref() == Some(slug) => {
+                Error::from(refusal).next("sess work adopt")
+            }
+            refusal => refusal.into(),
+        })
     }
 
     /// Whether the caller had a session before somebody else took it.

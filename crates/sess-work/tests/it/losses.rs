@@ -370,3 +370,116 @@ fn whatever_lies_beside_a_plan_comes_to_the_next_claim_as_it_is() {
     let told = lab.git(&lab.hub(), &["ls-tree", "-r", "main", "_AGENTS/sessions/completed"]);
     assert!(told.lines().any(|line| line.starts_with("100755 ") && line.ends_with("/try.sh")), "{told}");
 }
+
+/// Claims a session from a directory of the repository; returns where its workspace is.
+fn claimed_from(dir: &Path, slug: &Slug) -> PathBuf {
+    claimed(&work(dir), slug)
+}
+
+#[test]
+fn workspaces_are_beside_each_other_where_what_git_keeps_is_elsewhere() {
+    let lab = Lab::new();
+    let dir = lab.path().join("apart");
+    let kept = format!("--separate-git-dir={}", lab.path().join("kept").display());
+    lab.git(lab.path(), &["clone", "--quiet", &kept, "hub.git", "apart"]);
+    lab.git(&dir, &["config", "user.name", "Ann"]);
+    lab.git(&dir, &["config", "user.email", "ann@example.com"]);
+    let slugs = ["Outer", "Inner"].map(|title| planned(&work(&dir), title));
+    let outer = claimed_from(&dir, &slugs[0]);
+    let inner = claimed_from(&outer, &slugs[1]);
+    assert_eq!(
+        inner,
+        dir.join(".sessions").join(slugs[1].as_str()),
+        "not in the workspace that it was claimed in"
+    );
+    fs::write(inner.join("precious.txt"), "not committed\n").expect("written");
+    commit(&lab, &outer, "one.txt", &slugs[0]);
+    let done = work(&outer).complete(&slugs[0], None).expect("completed");
+    assert!(!outer.exists(), "it was made for its session: {:?}", done.notices);
+    assert!(inner.join("precious.txt").is_file());
+}
+
+#[test]
+fn a_workspace_with_another_worktree_in_it_stays() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Around");
+    let workspace = claimed(&ann, &slug);
+    commit(&lab, &workspace, "one.txt", &slug);
+    fs::write(dir.join(".git/info/exclude"), ".sessions/\ninner/\n").expect("written");
+    lab.git(&workspace, &["worktree", "add", "--quiet", "--detach", "inner"]);
+    fs::write(workspace.join("inner/precious.txt"), "not committed\n").expect("written");
+    let done = ann.complete(&slug, None).expect("completed");
+    assert!(
+        done.notices.iter().any(|told| told.contains("another worktree inside it")),
+        "{:?}",
+        done.notices
+    );
+    assert!(workspace.join("inner/precious.txt").is_file());
+}
+
+#[test]
+fn a_plan_whose_lines_end_as_on_windows_in_a_checkout_is_the_same_plan() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["config", "core.autocrlf", "true"]);
+    let ann = work(&dir);
+    let slug = planned(&ann, "Windows");
+    let workspace = claimed(&ann, &slug);
+    let file = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    fs::remove_file(&file).expect("removed");
+    lab.git(&workspace, &["checkout", "--quiet", "--", "."]);
+    assert!(fs::read_to_string(&file).expect("read").contains("\r\n"), "as git checks it out there");
+    assert_eq!(ann.drift(&slug).expect("a drift").refused, [""; 0]);
+    let error = ann.amend(&slug, None, "nothing changed").expect_err("it is the same plan");
+    assert!(error.message().contains("is as it was"), "{error}");
+    let changed = fs::read_to_string(&file).expect("read").replace("It works", "It works, and fast");
+    fs::remove_file(&file).expect("removed");
+    fs::write(&file, changed).expect("written");
+    let refused = ann.drift(&slug).expect("a drift").refused;
+    assert!(refused.iter().any(|told| told.contains("was changed")), "{refused:?}");
+    ann.amend(&slug, None, "slow is no use").expect("amended");
+    let kept = lab.git(&workspace, &["show", &format!("HEAD:_AGENTS/sessions/active/{slug}/SESSION.md")]);
+    assert!(kept.contains("and fast") && !kept.contains('\r'), "{kept:?}");
+}
+
+#[test]
+fn an_adoption_that_was_stopped_is_gone_on_with_by_the_command_that_is_told() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    planned(&ann, "Another");
+    let place = lab.path().join("begun");
+    lab.git(
+        &dir,
+        &["worktree", "add", "--quiet", "-b", "session/2026-11-18-begun", &place.to_string_lossy()],
+    );
+    let slug: Slug = "2026-11-18-begun".parse().expect("a slug");
+    commit(&lab, &place, "begun.txt", &slug);
+    let own = work(&place);
+    let error = own.note(&slug, Note::Log, "begun").expect_err("nobody knows of it");
+    assert_eq!(error.next_command(), "sess work adopt", "{error}");
+    let findings = ann.doctor(false).expect("looked").findings;
+    let command = format!("run `sess work adopt {}`", place.display());
+    assert!(findings.iter().any(|told| told.contains(&command)), "{findings:?}");
+    assert_eq!(own.adopt(None, None).expect("adopted").record.claim.slug, slug);
+    own.complete(&slug, None).expect("completed");
+}
+
+#[test]
+fn what_could_not_be_shown_is_shown_with_the_next_verb() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Later");
+    let hook = lab.hub().join("hooks/update");
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, "#!/bin/sh\n[ $1 != refs/heads/main ]\n").expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    claimed(&ann, &slug);
+    assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Planned));
+    fs::remove_file(&hook).expect("removed");
+    ann.note(&slug, Note::Log, "gone on").expect("logged");
+    assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Active));
+}
