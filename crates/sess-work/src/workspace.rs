@@ -30,6 +30,8 @@ const NAMED_MAX: usize = 5;
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
 const OPEN_MODE: u32 = 0o644;
+/// Says which session a worktree was made for, beside what git keeps of it.
+const MADE_FOR_FILE: &str = "intersession-made-for";
 
 /// What kind of checkout somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +68,14 @@ impl Work {
 
     /// Whether a workspace was made for a session, and was not there before.
     pub(crate) fn is_made_for(&self, slug: &Slug, workspace: &Path) -> bool {
-        workspace == self.usual_path(slug)
+        // It may have been moved since, and so may the place for all of them.
+        let made_for = match self.is_clone(workspace) {
+            true => {
+                workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file().then(|| slug.to_string())
+            }
+            false => git_dir_of(workspace).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok()),
+        };
+        made_for.is_some_and(|made_for| made_for == slug.as_str()) || workspace == self.usual_path(slug)
     }
 
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
@@ -246,7 +255,15 @@ impl Work {
         // Forced, because a worktree that was deleted by hand is still known under its path.
         let asked = ["worktree", "add", "--force", "--quiet", "--end-of-options", &place, &slug.branch()];
         let added = self.repo.git.run(asked)?;
-        if added.is_ok() { Ok(()) } else { Err(crate::git::failed(&asked, &added)) }
+        if !added.is_ok() {
+            return Err(crate::git::failed(&asked, &added));
+        }
+        let marked = git_dir_of(path).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
+        // It is known by its place, too.
+        if let Some(Err(error)) = marked {
+            tracing::debug!(%error, "a workspace is not marked");
+        }
+        Ok(())
     }
 
     /// Whether a workspace has lost what git keeps of a worktree in the repository.

@@ -483,3 +483,18 @@ fn what_could_not_be_shown_is_shown_with_the_next_verb() {
     ann.note(&slug, Note::Log, "gone on").expect("logged");
     assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(sess_work::State::Active));
 }
+
+#[test]
+fn a_workspace_that_was_moved_goes_with_its_session_all_the_same() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Elsewhere");
+    let place = Settings { workspaces: Some(lab.path().join("places")), ..Settings::default() };
+    let workspace = claimed(&work_with(&dir, place), &slug);
+    commit(&lab, &workspace, "one.txt", &slug);
+    let moved = lab.path().join("moved");
+    lab.git(&dir, &["worktree", "move", &workspace.to_string_lossy(), &moved.to_string_lossy()]);
+    let done = ann.complete(&slug, None).expect("completed");
+    assert!(!moved.exists(), "{:?}", done.notices);
+}
