@@ -204,6 +204,9 @@ impl Repo {
         if let Some(error) = left_lock(&words) {
             return error;
         }
+        if let Some(error) = self.unknown_remote() {
+            return error;
+        }
         let (kind, what) = match is_denied(&words) {
             true => (Kind::Rejected, format!("{remote} does not let you in: {words}")),
             false => (Kind::Unreachable, format!("{remote} cannot be reached: {words}")),
@@ -218,6 +221,21 @@ impl Repo {
             .next(TRUST_COMMAND),
             None => Error::new(kind, what).next(format!("git ls-remote {remote}")),
         }
+    }
+
+    /// Says that the remote is none of this clone's, when it was renamed or removed here.
+    fn unknown_remote(&self) -> Option<Error> {
+        let remote = self.remote.as_deref()?;
+        // A place that is named as it is needs no name.
+        let names = self.git.text(["remote"]).ok()?;
+        if remote.contains(['/', ':', '.']) || names.lines().any(|name| name == remote) {
+            return None;
+        }
+        let other = names.lines().next().map_or_else(|| "<remote>".to_owned(), crate::quoted);
+        Some(
+            Error::new(Kind::Unreachable, format!("this clone has no remote called {remote} any more"))
+                .next(format!("git config intersession.remote {other}")),
+        )
     }
 
     /// Says that nothing can be written there, when that is what git says: the caller may not, or a lock is left.

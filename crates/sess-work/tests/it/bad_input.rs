@@ -636,3 +636,18 @@ fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
     );
     assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Active));
 }
+
+#[test]
+fn a_remote_that_was_renamed_here_is_named_with_what_helps() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let slug = planned(&work(&dir), "Renamed");
+    lab.git(&dir, &["config", "intersession.remote", "origin"]);
+    lab.git(&dir, &["remote", "rename", "origin", "upstream"]);
+    let error = work(&dir).claim(&slug, &ClaimOptions::default()).expect_err("nobody is called that");
+    assert_eq!(error.kind, Kind::Unreachable, "{error}");
+    assert_eq!(error.message(), "this clone has no remote called origin any more");
+    assert_eq!(error.next_command(), "git config intersession.remote upstream");
+    lab.git(&dir, &["config", "intersession.remote", "upstream"]);
+    work(&dir).claim(&slug, &ClaimOptions::default()).expect("claimed");
+}
