@@ -355,6 +355,20 @@ fn history_tells_when_something_happened_and_not_when_it_was_renewed() {
 }
 
 #[test]
+fn why_a_session_was_taken_over_is_not_why_it_ended() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Add logout");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    bob.takeover(&slug, true, Some("Ann is away"), &ClaimOptions::default()).expect("taken");
+    bob.complete(&slug, None).expect("completed");
+    let history = bob.history(&slug, &bob.see().expect("seen")).expect("told");
+    let told: Vec<_> = history.iter().map(|past| (past.phase, past.reason.as_deref())).collect();
+    let expected = [(Phase::Completed, None), (Phase::Active, Some("Ann is away")), (Phase::Active, None)];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn what_merges_knowledge_is_told_with_the_knowledge_that_it_changes() {
     let lab = Lab::new();
     let ann = work(&lab.clone_named("ann"));
