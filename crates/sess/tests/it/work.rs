@@ -501,6 +501,26 @@ fn hooks_that_git_tracks_check_as_much_when_they_call_ours() {
 }
 
 #[test]
+fn whoever_lost_a_work_session_is_told_by_what_only_looks() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let workspace = PathBuf::from(lab.json("ann", &["claim", &slug])["workspace"].as_str().expect("a path"));
+    for verb in ["context", "drift"] {
+        assert_eq!(lab.json(&workspace, &[verb])["notices"], json!([]), "{verb}");
+    }
+    let bob = lab.clone_named("bob");
+    lab.git(&bob, &["config", "user.name", "Bob"]);
+    lab.ok("bob", &["takeover", &slug, "--force", "--reason", "Ann is away"]);
+    for verb in ["context", "drift"] {
+        let told = lab.json(&workspace, &[verb])["notices"].to_string();
+        assert!(told.contains(&format!("{slug} is not yours any more")) && told.contains("Bob"), "{told}");
+        let run = lab.run(&workspace, &["work", verb]);
+        assert!(run.code == 0 && run.stderr.contains("is not yours any more"), "{run:?}");
+        assert_eq!(lab.json("bob", &[verb, &slug])["notices"], json!([]), "{verb}");
+    }
+}
+
+#[test]
 fn whoever_stands_in_a_workspace_that_goes_is_told_where_to_go() {
     let lab = Lab::new();
     let slug = lab.planned("Add a form");
