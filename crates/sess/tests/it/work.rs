@@ -521,6 +521,16 @@ fn whoever_lost_a_work_session_is_told_by_what_only_looks() {
 }
 
 #[test]
+fn a_label_goes_with_the_next_one_alone() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let run = lab.run("ann", &["work", "claim", &slug, "--label", "docs"]);
+    assert!(run.code == 2 && run.stderr.contains("--label"), "{run:?}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    lab.ok("ann", &["claim", "--next", "--label", "web"]);
+}
+
+#[test]
 fn whoever_stands_in_a_workspace_that_goes_is_told_where_to_go() {
     let lab = Lab::new();
     let slug = lab.planned("Add a form");
