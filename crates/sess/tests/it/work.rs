@@ -676,6 +676,9 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
         assert_eq!(new["isError"], true, "{new}");
         let told = new["text"].as_str().expect("words");
         assert!(told.contains("form.txt") && told.contains("commitMessage"), "{told}");
+        let (_, call) = told.split_once("work_finish '").expect("a command");
+        let (args, _) = call.split_once('\'').expect("its arguments");
+        serde_json::from_str::<Value>(args).expect("JSON");
     }
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "active");
     std::fs::write(workspace.join("readme.md"), "# With a form\n").expect("written");
