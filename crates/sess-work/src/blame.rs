@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work};
+use crate::{Brief, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work, state::SESSIONS_DIR};
 
 /// Where a line comes from.
 #[derive(Clone, Debug, Serialize)]
@@ -109,7 +109,8 @@ impl Work {
         Ok(known.split_whitespace().count() == 1)
     }
 
-    /// Returns the session that a commit says it belongs to: by its trailer, else by how its message begins.
+    /// Returns the session that a commit says it belongs to: by its trailer, else by how its message begins; else the
+    /// one that it completes, which whoever merges a pull request need not say.
     fn slug_of(&self, commit: &Oid) -> Result<Option<Slug>> {
         let told = self.repo.here.text([
             "rev-list",
@@ -121,7 +122,33 @@ impl Work {
         let mut lines = told.lines();
         let subject = lines.next().unwrap_or_default();
         let prefix = subject.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(slug, _)| slug);
-        Ok(lines.chain(prefix).find_map(|slug| slug.trim().parse().ok()))
+        match lines.chain(prefix).find_map(|slug| slug.trim().parse().ok()) {
+            Some(slug) => Ok(Some(slug)),
+            None => self.completed_by(commit),
+        }
+    }
+
+    /// Returns the session whose plan came with a commit as a completed one; none when there are several.
+    fn completed_by(&self, commit: &Oid) -> Result<Option<Slug>> {
+        let dir = format!("{SESSIONS_DIR}/{}/", State::Completed);
+        let asked = [
+            "diff-tree",
+            "-r",
+            "-z",
+            "--root",
+            "--no-commit-id",
+            "--name-only",
+            "--no-renames",
+            "--diff-filter=A",
+            commit.as_str(),
+            "--",
+        ];
+        let told = self.repo.git.text(asked.into_iter().chain([dir.as_str()]))?;
+        let plans = told.split('\0').filter_map(|path| {
+            path.strip_prefix(&dir)?.strip_suffix(PLAN_FILE)?.strip_suffix('/')?.parse().ok()
+        });
+        let slugs: Vec<Slug> = plans.collect();
+        Ok(<[Slug; 1]>::try_from(slugs).ok().map(|[slug]| slug))
     }
 
     fn tell_session(&self, blame: &mut Blame, slug: &Slug, seen: &Seen) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::{
     Seen, Slug, Standing, State, Verb, Work,
     git::pause,
     projecting::{ENV_FILE, Step, message},
-    repo::random_hex,
+    repo::{CLAIMS, random_hex},
     templates::one_line,
     tree::Edit,
     workspace::Workspace,
@@ -625,7 +625,16 @@ impl Work {
             return denied;
         }
         let place = self.repo.remote.as_deref().unwrap_or("this repository");
-        Error::new(Kind::Rejected, format!("{place} does not take a claim: {words}")).next("sess work init")
+        let told = format!("{place} does not take a claim: {words}");
+        // Only a place that not all hosts have is one that `init` finds another one for.
+        if self.repo.claims() == CLAIMS {
+            return Error::new(Kind::Rejected, told).next("sess work init");
+        }
+        Error::new(
+            Kind::Rejected,
+            format!("{told}; ask whoever keeps it, or name another remote that you may push to"),
+        )
+        .next("git config intersession.remote <remote>")
     }
 
     /// Gives a session back: it is planned again, and its branch stays for whoever takes it next.

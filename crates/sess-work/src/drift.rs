@@ -83,6 +83,11 @@ pub struct DriftTime {
     pub estimate_minutes: Option<u64>,
 }
 
+/// For git: everything but what work sessions are made of, with what they learned.
+const NOT_OURS: &str = ":(top,exclude)_AGENTS";
+/// For git: everything but plans and logs; the knowledge base is there.
+const NOT_SESSIONS: &str = ":(top,exclude)_AGENTS/sessions";
+
 /// Two commits with a session's work between them.
 type Span = (Oid, Oid);
 
@@ -184,9 +189,11 @@ impl Work {
 
     fn drift_files(&self, slug: &Slug, seen: &Seen, attempt: &[Claim], brief: &Brief) -> Result<DriftFiles> {
         let spans = self.spans(slug, seen, attempt)?;
+        // What it is about, when it merges knowledge; otherwise only sessions' own learnings are there.
+        let apart = if brief.may_change_knowledge(slug) { NOT_SESSIONS } else { NOT_OURS };
         let all = |specs: &[String]| -> Result<BTreeSet<String>> {
-            let mut paths = self.changed(&spans, specs)?;
-            paths.extend(self.uncommitted(slug, seen, specs)?);
+            let mut paths = self.changed(&spans, specs, apart)?;
+            paths.extend(self.uncommitted(slug, seen, specs, apart)?);
             Ok(paths)
         };
         let changed = all(&[])?;
@@ -198,7 +205,7 @@ impl Work {
         let others = seen.slugs().into_iter().filter(|other| other != slug);
         for other in others.filter(|other| seen.standing(other).holder().is_some()) {
             let theirs = self.unlanded(&other, seen)?;
-            for path in self.changed(theirs.as_slice(), &[])? {
+            for path in self.changed(theirs.as_slice(), &[], NOT_SESSIONS)? {
                 if let Some(path) = changed.get(&path) {
                     with.entry(path).or_default().push(other.clone());
                 }
@@ -277,13 +284,13 @@ impl Work {
         Ok(self.repo.commit(oid.as_str())?.is_some())
     }
 
-    /// Returns the files that differ over some spans, as far as they match one of the pathspecs.
-    fn changed(&self, spans: &[Span], pathspecs: &[String]) -> Result<BTreeSet<String>> {
+    /// Returns the files that differ over some spans, as far as they match one of the pathspecs, and not `apart`.
+    fn changed(&self, spans: &[Span], pathspecs: &[String], apart: &str) -> Result<BTreeSet<String>> {
         let mut paths = BTreeSet::new();
         for (from, to) in spans {
             let asked =
                 ["diff-tree", "-r", "-z", "--name-only", "--no-renames", from.as_str(), to.as_str(), "--"];
-            let specs = pathspecs.iter().map(String::as_str).chain([":(top,exclude)_AGENTS"]);
+            let specs = pathspecs.iter().map(String::as_str).chain([apart]);
             let told = self.repo.git.text(asked.into_iter().chain(specs))?;
             paths.extend(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned));
         }
@@ -291,11 +298,17 @@ impl Work {
     }
 
     /// Returns the files that its owner is changing in the workspace here, and has not committed.
-    fn uncommitted(&self, slug: &Slug, seen: &Seen, pathspecs: &[String]) -> Result<BTreeSet<String>> {
+    fn uncommitted(
+        &self,
+        slug: &Slug,
+        seen: &Seen,
+        pathspecs: &[String],
+        apart: &str,
+    ) -> Result<BTreeSet<String>> {
         let standing = seen.standing(slug);
         let is_mine = standing.holder().is_some_and(|claim| claim.owner.includes(&self.owner));
         let Some(path) = self.workspace(slug).filter(|_| is_mine) else { return Ok(BTreeSet::new()) };
-        let specs = pathspecs.iter().map(String::as_str).chain([":(top,exclude)_AGENTS"]);
+        let specs = pathspecs.iter().map(String::as_str).chain([apart]);
         Ok(self.uncommitted_in(&path, specs)?.into_iter().collect())
     }
 

@@ -183,10 +183,11 @@ impl Work {
         if let Err(error) = fs::write(&mark, "") {
             tracing::debug!(%error, "it is told again");
         }
-        Ok(Some(
-            "this clone has no hooks that check commits as you make them: `sess work init` installs them"
-                .to_owned(),
-        ))
+        let told = "this clone has no hooks of work sessions that check commits as you make them";
+        Ok(Some(match self.repo.hooks_dir()? {
+            Ok(_) => format!("{told}: `sess work init` installs them"),
+            Err(reason) => format!("{told}, unless yours do: {reason}"),
+        }))
     }
 
     /// Returns the fence that a session's workspace was made with.
@@ -248,22 +249,25 @@ impl Repo {
         Ok(PathBuf::from(told.trim_end_matches('\n')))
     }
 
-    /// Returns where git looks for hooks, or why they are not ours to change.
+    /// Returns where git looks for hooks, or why they are not ours to change and what to do instead.
     fn hooks_dir(&self) -> Result<std::result::Result<PathBuf, String>> {
+        let names = HOOKS.map(|(name, _)| name).join(", ");
+        let told =
+            |reason: String| format!("{reason}; call `sess work hook <name> \"$@\"` in yours ({names})");
         let settings = guard::settings(&self.git)?;
         let Some(setting) = settings.iter().rev().find(|known| known.name == "core.hookspath") else {
             return Ok(Ok(self.common.join("hooks")));
         };
         if setting.is_users {
-            return Ok(Err(format!(
+            return Ok(Err(told(format!(
                 "core.hooksPath is {} in your own configuration, for all repositories",
                 setting.value
-            )));
+            ))));
         }
         let dir = self.git.dir().join(expanded(&setting.value));
         let tracked = self.git.run(["ls-files", "-z", "--", &dir.to_string_lossy()])?;
         if tracked.is_ok() && !tracked.stdout.is_empty() {
-            return Ok(Err(format!("core.hooksPath is {}, which git tracks", setting.value)));
+            return Ok(Err(told(format!("core.hooksPath is {}, which git tracks", setting.value))));
         }
         Ok(Ok(dir))
     }
@@ -312,10 +316,7 @@ impl Repo {
         let dir = match self.hooks_dir()? {
             Ok(dir) => dir,
             Err(reason) => {
-                let names = HOOKS.map(|(name, _)| name).join(", ");
-                report.notices.push(format!(
-                    "no hooks were installed: {reason}; call `sess work hook <name> \"$@\"` in yours ({names})"
-                ));
+                report.notices.push(format!("no hooks were installed: {reason}"));
                 return Ok(());
             }
         };

@@ -151,6 +151,8 @@ impl Work {
             }
             let finish = |claim: &mut Claim| {
                 claim.phase = Phase::Completed;
+                // Why it was taken from somebody is not why it ended.
+                claim.reason = None;
                 claim.landed = Some(landed);
             };
             let Some(record) = self.push_landed(slug, &ready, &commit, begun, finish)? else { continue };
@@ -527,6 +529,7 @@ impl Work {
             &ready.record,
             |claim| {
                 claim.phase = Phase::Landing;
+                claim.reason = None;
                 claim.landed = Some(landed.clone());
                 claim.offered = true;
             },

@@ -92,7 +92,7 @@ fn check_nothing_new(work: &sess_work::Work, slug: &sess_work::Slug) -> sess_wor
     Err(sess_work::Error::would_lose(format!(
         "the workspace of {slug} has new files that are not committed: {shown}; give a commitMessage to commit them, and name in .gitignore what stays out"
     ))
-    .next("sess tool call work_finish '{\"outcome\": …, \"commitMessage\": …}'"))
+    .next("sess tool call work_finish '{\"outcome\": \"…\", \"commitMessage\": \"…\"}'"))
 }
 
 fn finish(work: &sess_work::Work, outcome: Ending, args: &Args) -> sess_work::Result<Finished> {

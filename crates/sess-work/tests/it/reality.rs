@@ -353,3 +353,35 @@ fn history_tells_when_something_happened_and_not_when_it_was_renewed() {
     let times: Vec<&str> = history.iter().map(|past| past.at.as_str()).collect();
     assert_eq!(times, [amended.renewed_at.to_string(), first.to_string()]);
 }
+
+#[test]
+fn why_a_session_was_taken_over_is_not_why_it_ended() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Add logout");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    bob.takeover(&slug, true, Some("Ann is away"), &ClaimOptions::default()).expect("taken");
+    bob.complete(&slug, None).expect("completed");
+    let history = bob.history(&slug, &bob.see().expect("seen")).expect("told");
+    let told: Vec<_> = history.iter().map(|past| (past.phase, past.reason.as_deref())).collect();
+    let expected = [(Phase::Completed, None), (Phase::Active, Some("Ann is away")), (Phase::Active, None)];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_merges_knowledge_is_told_with_the_knowledge_that_it_changes() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&ann, "Learn", &LOGIN.replace("gates: [test, lint]\n", ""));
+    ann.note(&slug, Note::Learning, "forms need a token").expect("noted");
+    assert_eq!(ann.drift(&slug).expect("compared").files.changed, Vec::<String>::new());
+    commit(&lab, &workspace, "src/auth/form.rs", "one\n", &format!("[{slug}] feat: a form"));
+    let kb = ann.complete(&slug, None).expect("completed").kb.expect("it learned something");
+    let claimed = ann.claim(&kb, &ClaimOptions::default()).expect("claimed");
+    let workspace = claimed.workspace.expect("a workspace");
+    commit(&lab, &workspace, "_AGENTS/knowledge/forms.md", "# Forms\n", &format!("[{kb}] docs: forms"));
+    fs::write(workspace.join("_AGENTS/knowledge/more.md"), "# More\n").expect("written");
+    let (status, drift) = ann.status_and_drift(&kb).expect("compared");
+    assert_eq!(drift.files.changed, ["_AGENTS/knowledge/forms.md", "_AGENTS/knowledge/more.md"]);
+    assert_eq!((drift.files.outside, status.drift.files_changed), (Vec::new(), 2));
+}

@@ -377,3 +377,20 @@ fn nobody_is_sent_to_push_the_file_of_claims_where_nobody_may_push() {
     let found = own.doctor(false).expect("looked at").findings;
     assert!(!found.iter().any(|finding| finding.contains("sessions.lock")), "{found:?}");
 }
+
+#[test]
+fn a_line_of_a_squashed_pull_request_leads_to_the_session_that_it_completed() {
+    let lab = Lab::new();
+    let ann = by_request(&lab, "ann");
+    let slug = planned(&ann, "Squash it");
+    worked_on(&lab, &ann, &slug);
+    ann.complete(&slug, None).expect("handed over");
+    let hand = lab.clone_named("hand");
+    lab.git(&hand, &["merge", "--quiet", "--squash", &format!("origin/{}", slug.branch())]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "Add a thing (#1)"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    let blame = work(&hand).blame("a.rs", 1).expect("found");
+    assert_eq!((blame.summary.as_str(), blame.slug), ("Add a thing (#1)", Some(slug)));
+    assert_eq!(blame.state, Some(State::Completed));
+    assert_eq!(work(&hand).blame("readme.md", 1).expect("found").slug, None);
+}

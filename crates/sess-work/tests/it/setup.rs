@@ -110,6 +110,21 @@ fn a_host_that_takes_only_branches_gets_claims_as_branches() {
 }
 
 #[test]
+fn a_claim_that_no_place_takes_is_not_sent_to_init_in_a_circle() {
+    let lab = Lab::new();
+    refuses_in_hub(&lab, "refs/intersession/*");
+    let own = work(&lab.clone_named("ann"));
+    own.init(&ALL).expect("set up");
+    let slug = planned(&own, "Only read");
+    refuses_in_hub(&lab, "*");
+    own.init(&ALL).expect("there is nothing to do");
+    let refused = own.claim(&slug, &ClaimOptions::default()).expect_err("nothing is taken");
+    assert_eq!(refused.kind, Kind::Rejected);
+    assert!(refused.message().contains("ask whoever keeps it"), "{refused}");
+    assert_eq!(refused.next_command(), "git config intersession.remote <remote>");
+}
+
+#[test]
 fn a_host_that_takes_no_log_is_told_and_the_work_lands_all_the_same() {
     let lab = Lab::new();
     refuses_in_hub(&lab, "refs/intersession/log");

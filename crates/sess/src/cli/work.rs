@@ -345,7 +345,7 @@ pub struct Claim {
     pub next: bool,
 
     /// With --next: only one that has this label
-    #[arg(long, value_name = "WORD", requires = "next")]
+    #[arg(long, value_name = "WORD", requires = "next", conflicts_with = "slug")]
     pub label: Option<String>,
 
     /// Take it although what it depends on is not completed

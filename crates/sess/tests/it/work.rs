@@ -451,6 +451,86 @@ fn hooks_check_what_is_committed_and_pushed_with_the_real_program() {
 }
 
 #[test]
+fn hooks_that_git_tracks_check_as_much_when_they_call_ours() {
+    let lab = Lab::new();
+    let (program, hooks) = (lab.world.path("bin/sess"), lab.world.path("ann/own-hooks"));
+    std::fs::create_dir_all(program.parent().expect("a directory")).expect("made");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sess"), &program).expect("linked");
+    std::fs::create_dir_all(&hooks).expect("made");
+    for name in ["commit-msg", "pre-commit", "pre-push"] {
+        let hook = hooks.join(name);
+        std::fs::write(&hook, format!("#!/bin/sh\nsess work hook {name} \"$@\"\n")).expect("written");
+        std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    }
+    lab.git("ann", &["add", "."]);
+    lab.git("ann", &["commit", "--quiet", "-m", "hooks"]);
+    lab.git("ann", &["push", "--quiet", "origin", "HEAD:main"]);
+    lab.git("ann", &["config", "core.hooksPath", "own-hooks"]);
+    let advice = "which git tracks; call `sess work hook <name> \"$@\"` in yours";
+    let init = lab.json("ann", &["init"])["notices"].to_string();
+    assert!(init.replace("\\\"", "\"").contains(advice), "{init}");
+
+    let slug = lab.planned("Add a form");
+    let claimed = lab.json("ann", &["claim", &slug]);
+    let notices = claimed["notices"].to_string().replace("\\\"", "\"");
+    assert!(notices.contains(advice) && !notices.contains("installs them"), "{notices}");
+
+    let workspace = PathBuf::from(claimed["workspace"].as_str().expect("a path"));
+    let plan = format!("_AGENTS/sessions/active/{slug}/SESSION.md");
+    std::fs::remove_file(workspace.join(&plan)).expect("removed");
+    std::fs::write(workspace.join(&plan), "# Another\n").expect("written");
+    let good = format!("[{slug}] feat: a form");
+    for more in [&["--all"][..], &["--", &plan]] {
+        let run = lab.git_with_hooks(&workspace, &[&["commit", "--quiet", "-m", &good], more].concat());
+        assert!(run.code != 0 && run.stderr.contains("it stays as it is"), "{more:?}: {run:?}");
+    }
+    lab.git(&workspace, &["reset", "--quiet", "--hard"]);
+
+    let push = || lab.git_with_hooks(&workspace, &["push", "--quiet", "origin", "HEAD"]);
+    lab.git_with_hooks(&workspace, &["commit", "--quiet", "--allow-empty", "-m", &good]);
+    assert_eq!(push().code, 0);
+    lab.clone_named("bob");
+    lab.ok("bob", &["takeover", &slug, "--force", "--reason", "Ann is away"]);
+    lab.ok("ann", &["list"]);
+    lab.git(
+        &workspace,
+        &["-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--allow-empty", "-m", &good],
+    );
+    let pushed = push();
+    assert!(pushed.code != 0 && pushed.stderr.contains("is not yours"), "{pushed:?}");
+}
+
+#[test]
+fn whoever_lost_a_work_session_is_told_by_what_only_looks() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let workspace = PathBuf::from(lab.json("ann", &["claim", &slug])["workspace"].as_str().expect("a path"));
+    for verb in ["context", "drift"] {
+        assert_eq!(lab.json(&workspace, &[verb])["notices"], json!([]), "{verb}");
+    }
+    let bob = lab.clone_named("bob");
+    lab.git(&bob, &["config", "user.name", "Bob"]);
+    lab.ok("bob", &["takeover", &slug, "--force", "--reason", "Ann is away"]);
+    for verb in ["context", "drift"] {
+        let told = lab.json(&workspace, &[verb])["notices"].to_string();
+        assert!(told.contains(&format!("{slug} is not yours any more")) && told.contains("Bob"), "{told}");
+        let run = lab.run(&workspace, &["work", verb]);
+        assert!(run.code == 0 && run.stderr.contains("is not yours any more"), "{run:?}");
+        assert_eq!(lab.json("bob", &[verb, &slug])["notices"], json!([]), "{verb}");
+    }
+}
+
+#[test]
+fn a_label_goes_with_the_next_one_alone() {
+    let lab = Lab::new();
+    let slug = lab.planned("Add a form");
+    let run = lab.run("ann", &["work", "claim", &slug, "--label", "docs"]);
+    assert!(run.code == 2 && run.stderr.contains("--label"), "{run:?}");
+    assert_eq!(lab.json("ann", &["show", &slug])["state"], "planned");
+    lab.ok("ann", &["claim", "--next", "--label", "web"]);
+}
+
+#[test]
 fn whoever_stands_in_a_workspace_that_goes_is_told_where_to_go() {
     let lab = Lab::new();
     let slug = lab.planned("Add a form");
@@ -596,6 +676,9 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
         assert_eq!(new["isError"], true, "{new}");
         let told = new["text"].as_str().expect("words");
         assert!(told.contains("form.txt") && told.contains("commitMessage"), "{told}");
+        let (_, call) = told.split_once("work_finish '").expect("a command");
+        let (args, _) = call.split_once('\'').expect("its arguments");
+        serde_json::from_str::<Value>(args).expect("JSON");
     }
     assert_eq!(lab.json("ann", &["show", &slug])["state"], "active");
     std::fs::write(workspace.join("readme.md"), "# With a form\n").expect("written");

@@ -123,7 +123,7 @@ async fn carry_out(context: &Context, output: &Output, verb: Verb) -> anyhow::Re
         Verb::Doctor { repair } => repository::doctor(&here, repair)?,
         Verb::Gc { dry_run } => repository::gc(&here, dry_run)?,
         Verb::Uninstall => repository::uninstall(&here)?,
-        Verb::Hook { name, args } => here.work.hook(&name, &args)?,
+        Verb::Hook { name, args } => repository::hook(&here, &name, args)?,
     }
     if tells_old {
         here.tell_old();

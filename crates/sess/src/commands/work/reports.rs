@@ -72,9 +72,13 @@ fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
 pub(super) fn drift(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
     let drift = here.work.drift(&slug)?;
+    let lost = here.work.lost_to(&slug)?;
     if here.output.json {
-        return here.output.data(&drift);
+        let mut data = serde_json::to_value(&drift)?;
+        data["notices"] = serde_json::json!(lost.as_slice());
+        return here.output.data(&data);
     }
+    here.notice(lost.as_slice());
     for (lead, text) in drift_lines(here.output, &drift, now()) {
         here.output.hanging(&lead, &text)?;
     }

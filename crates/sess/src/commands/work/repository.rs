@@ -1,4 +1,6 @@
-//! What concerns the repository as a whole: init, doctor, gc, uninstall.
+//! What concerns the repository as a whole: init, hooks, doctor, gc, uninstall.
+
+use std::io::{IsTerminal as _, Read as _};
 
 use console::Style;
 use sess_work::{CheckRow, InitOptions};
@@ -19,6 +21,28 @@ pub(super) fn init(here: &Here<'_>, hooks: bool, scripts: bool) -> anyhow::Resul
     here.notice(&report.notices);
     here.next("next: sess work new \"<what is to be done>\"");
     Ok(())
+}
+
+/// How much is read of what git says about a push.
+const PUSHED_BYTES_MAX: u64 = 10_000_000;
+
+/// Runs a hook of git with the arguments that git gave it. What a script of ours hands on besides, one of the user's
+/// own need not know: it is where git has it.
+pub(super) fn hook(here: &Here<'_>, name: &str, mut args: Vec<String>) -> anyhow::Result<()> {
+    match name {
+        // A commit of some files has an index of its own.
+        "pre-commit" if args.is_empty() => {
+            let index = here.context.env.iter().find(|(key, _)| key == "GIT_INDEX_FILE");
+            args.extend(index.map(|(_, value)| value.clone()));
+        }
+        "pre-push" if args.len() == 2 && !std::io::stdin().is_terminal() => {
+            let mut pushed = String::new();
+            std::io::stdin().take(PUSHED_BYTES_MAX).read_to_string(&mut pushed)?;
+            args.extend(pushed.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned));
+        }
+        _ => {}
+    }
+    Ok(here.work.hook(name, &args)?)
 }
 
 pub(super) fn doctor(here: &Here<'_>, repair: bool) -> anyhow::Result<()> {
