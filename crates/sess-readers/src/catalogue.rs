@@ -59,12 +59,10 @@ impl Catalogue {
             if let Some(dir) = homes.snapshots() {
                 snapshot::list(dir, &mut listing);
             }
-            let mut once: HashSet<SessionId> = HashSet::new();
+            let sessions = std::mem::take(&mut listing.look.sessions);
+            let mut sessions = once(sessions, |what| listing.problem(what));
             seen_paths.extend(listing.seen);
             let found = listing.look;
-            // A reader names what counts first: a current store before the one that it replaced.
-            let mut sessions = found.sessions;
-            sessions.retain(|session| once.insert(session.id.clone()));
             without_circles(&mut sessions);
             mark_orphans(&mut sessions);
             look.sessions.extend(sessions);
@@ -90,13 +88,51 @@ impl Catalogue {
 /// Corrects what a wrong clock wrote, and what no clock did: nothing was said in a session after its file last changed,
 /// and where nothing tells when it was said, it was then.
 fn correct_times(session: &mut Foreign, changed_at: Timestamp) {
-    // Two machines that share a file never agree on the time.
-    const TOLERANCE_MS: i64 = 86_400_000;
-    let is_wrong = |at: Timestamp| at.as_millis().saturating_sub(changed_at.as_millis()) > TOLERANCE_MS;
+    let is_wrong = |at: Timestamp| is_after_change(at, changed_at);
     if is_wrong(session.updated_at) || session.updated_at == Timestamp::default() {
         session.updated_at = changed_at;
     }
     session.created_at = session.created_at.filter(|at| !is_wrong(*at));
+}
+
+/// Tells whether a time cannot be true of what a file says that changed last at `changed_at`.
+pub(crate) fn is_after_change(at: Timestamp, changed_at: Timestamp) -> bool {
+    // Two machines that share a file never agree on the time.
+    const TOLERANCE_MS: i64 = 86_400_000;
+    at.as_millis().saturating_sub(changed_at.as_millis()) > TOLERANCE_MS
+}
+
+/// Keeps each session once. A reader names what counts first, a current store before the one that it replaced; of two
+/// files of one kind the one that was changed last counts, and the other is told of.
+fn once(sessions: Vec<Foreign>, mut tell: impl FnMut(String)) -> Vec<Foreign> {
+    let mut places: HashMap<SessionId, usize> = HashMap::new();
+    let mut kept: Vec<Foreign> = Vec::new();
+    for mut session in sessions {
+        let Some(place) = places.get(&session.id) else {
+            places.insert(session.id.clone(), kept.len());
+            kept.push(session);
+            continue;
+        };
+        let known = &mut kept[*place];
+        if !is_other_file(known, &session) {
+            continue;
+        }
+        if session.changed_at() > known.changed_at() {
+            std::mem::swap(known, &mut session);
+        }
+        let (path, newer) = (session.place.path.display(), known.place.path.display());
+        tell(format!(
+            "{path}: its session is also in {newer}, which was changed last; what is in it is left out"
+        ));
+    }
+    kept
+}
+
+/// Tells whether two places of one session are files of one kind, of which neither replaced the other.
+fn is_other_file(a: &Foreign, b: &Foreign) -> bool {
+    let is_own = |session: &Foreign| session.place.size_bytes.is_some() && !session.is_snapshot;
+    let (first, second) = (&a.place.path, &b.place.path);
+    is_own(a) && is_own(b) && first != second && first.extension() == second.extension()
 }
 
 /// Makes sessions of their own of those that are said to have started each other.

@@ -12,6 +12,7 @@ use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
+use serde_json::Value;
 use sess_core::{SessionId, Source, Timestamp};
 
 use self::{telling::Telling, tree::Tree};
@@ -221,6 +222,8 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
         ];
         let events = Table::of(connection, EVENTS)?;
         let first = format!("{} WHERE session_id = ?1 ORDER BY seq LIMIT 1", events.select(&EVENT));
+        let opening =
+            format!("{} WHERE session_id = ?1 ORDER BY seq LIMIT {OPENING_LEN_MAX}", events.select(&EVENT));
         let mut named = Named::default();
         named.add(connection, &windows.select(&columns), |row, native, id| {
             let mut session = window(path, row, native, id, &nodes);
@@ -231,6 +234,9 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             let header = header.and_then(|event| event.plain(path));
             let header = header.and_then(|line| json::from_slice::<Header>(&line).ok());
             session.cwd = header.and_then(|header| header.cwd).or(session.cwd);
+            if session.title.is_empty() {
+                session.title = prompt(connection, path, &opening, &session.id)?.unwrap_or_default();
+            }
             Ok(Some(session))
         })?;
         add_archives(&mut named, connection, path, &nodes)?;
@@ -238,6 +244,37 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
     })?;
     let found = found.map_err(|table| database::unknown_schema(path, table))?;
     Ok(found.told(path, problems))
+}
+
+/// How many events are looked at for the first prompt.
+const OPENING_LEN_MAX: usize = 12;
+
+/// Returns the title that the first prompt among the events of a query makes.
+fn prompt(
+    connection: &Connection,
+    path: &Path,
+    sql: &str,
+    id: &SessionId,
+) -> rusqlite::Result<Option<String>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([id.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let event = stored_event(row, 0).and_then(|event| event.plain(path));
+        if let Some(title) = event.and_then(|event| asked(&event)) {
+            return Ok(Some(title));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the title that an event makes when it is a prompt.
+fn asked(event: &[u8]) -> Option<String> {
+    let event: Value = json::from_slice(event).ok()?;
+    let message = event.get("message").filter(|message| json::field(message, "role") == Some("user"))?;
+    let content = message.get("content")?;
+    let texts = || content.as_array()?.iter().find_map(|part| json::field(part, "text"));
+    let title = json::title(content.as_str().or_else(texts)?);
+    (!title.is_empty()).then_some(title)
 }
 
 /// The first event of a transcript.

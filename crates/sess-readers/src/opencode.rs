@@ -136,7 +136,37 @@ fn session(connection: &Connection, path: &Path, row: &Row<'_>, native: &str, id
     session.name = database::filled(row, 4).filter(|_| session.parent.is_some());
     session.created_at = created_at;
     session.is_archived = database::truthy(row, 7);
+    if session.title.is_empty() {
+        session.title = prompt(connection, native).unwrap_or_default();
+    }
     session
+}
+
+/// How many messages are looked at for the first prompt.
+const OPENING_LEN_MAX: usize = 4;
+
+/// Returns the title that the first prompt of a session makes. A database that cannot say it has none.
+fn prompt(connection: &Connection, session: &str) -> Option<String> {
+    let sql = "SELECT rowid FROM message WHERE session_id = ?1 ORDER BY time_created, id";
+    let sql = format!("{sql} LIMIT {OPENING_LEN_MAX}");
+    let keys = database::keys(connection, &sql, session).ok()?;
+    keys.into_iter().find_map(|key| {
+        let message = message(connection, key).ok()?;
+        asked(&message.info?, message.parts.into_iter().map(|part| part.data))
+    })
+}
+
+/// Returns the title that a message makes when it is a prompt.
+fn asked(info: &Value, parts: impl IntoIterator<Item = Option<Value>>) -> Option<String> {
+    let is_prompt = json::field(info, "role") == Some("user");
+    is_prompt.then(|| parts.into_iter().flatten().find_map(|part| typed(&part)))?
+}
+
+fn typed(part: &Value) -> Option<String> {
+    let is = |name: &str| part.get(name).and_then(Value::as_bool) == Some(true);
+    let is_typed = json::field(part, "type") == Some("text") && !is("synthetic") && !is("ignored");
+    let title = json::title(json::field(part, "text").filter(|_| is_typed)?);
+    (!title.is_empty()).then_some(title)
 }
 
 /// Returns a title, but for those that opencode makes of the time.
@@ -198,6 +228,9 @@ fn legacy_session(path: &Path) -> Result<Vec<Foreign>> {
     session.parent = json::field(&info, "parentID").and_then(session_id);
     session.created_at = time("created");
     session.is_archived = time("archived").is_some();
+    if session.title.is_empty() {
+        session.title = legacy_prompt(path, &session.id).unwrap_or_default();
+    }
     Ok(vec![session])
 }
 
@@ -212,6 +245,16 @@ fn legacy_said_at(path: &Path, id: &SessionId) -> Option<Timestamp> {
     let messages = legacy_entries(legacy_storage(path)?, "message", id.as_str()).ok()?;
     let message = legacy_document(&messages.last()?.1)?;
     json::instant(message.get("time")?.get("created")?)
+}
+
+/// Returns the title that the first prompt makes that has a file.
+fn legacy_prompt(path: &Path, id: &SessionId) -> Option<String> {
+    let storage = legacy_storage(path)?;
+    let messages = legacy_entries(storage, "message", id.as_str()).ok()?;
+    messages.into_iter().take(OPENING_LEN_MAX).find_map(|(id, path)| {
+        let parts = legacy_entries(storage, "part", &id).ok()?;
+        asked(&legacy_document(&path)?, parts.into_iter().map(|(_, path)| legacy_document(&path)))
+    })
 }
 
 /// Returns the documents of a kind that belong to something, by their ids.

@@ -23,7 +23,7 @@ use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
-use crate::{Entry, Foreign, Result, Told, files, read};
+use crate::{Entry, Foreign, Result, Told, catalogue::is_after_change, files, read};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -260,7 +260,8 @@ pub fn search(
     // What was shown of the instant is found again, and must not take the place of what was not.
     let most = limit + before.map_or(0, |before| before.shown);
     let in_bytes = matcher.in_bytes();
-    let task = Task { sessions, matcher, in_bytes, before, limit: most, stop, hits: Mutex::default() };
+    let ranks = ranks(sessions);
+    let task = Task { sessions, ranks, matcher, in_bytes, before, limit: most, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
@@ -292,8 +293,22 @@ pub fn search(
     hits
 }
 
+/// Returns for each session how many began before it; of those that began together their places decide.
+fn ranks(sessions: &[Foreign]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sessions.len()).collect();
+    order.sort_by_key(|place| {
+        let session = &sessions[*place];
+        (session.created_at.is_none(), session.created_at, &session.place.path, &session.id)
+    });
+    let mut ranks = vec![0; sessions.len()];
+    order.into_iter().zip(0..).for_each(|(place, rank)| ranks[place] = rank);
+    ranks
+}
+
 struct Task<'a> {
     sessions: &'a [Foreign],
+    /// Of messages of one instant, that of the session that began first stands first.
+    ranks: Vec<usize>,
     matcher: &'a Matcher,
     in_bytes: Option<bytes::Regex>,
     before: Option<Before>,
@@ -317,16 +332,23 @@ impl Task<'_> {
             Err(error) => return self.problem(number, &error),
         }
         let mut seq = 0;
+        let changed_at = session.changed_at();
+        // What a wrong clock wrote is as old as its session at most.
+        let believed = |at: Timestamp| {
+            let is_wrong = changed_at.is_some_and(|changed_at| is_after_change(at, changed_at));
+            if is_wrong { session.updated_at } else { at }
+        };
         let told = read(session, &mut |entry| {
             seq += 1;
             // What lacks the piece is neither masked nor parted into words: that costs more than reading it.
             let has_piece =
                 |text: &String| self.in_bytes.as_ref().is_none_or(|piece| piece.is_match(text.as_bytes()));
             if let Some(text) = said(&entry).filter(has_piece) {
-                let is_older = self.before.is_none_or(|before| entry.body.timestamp <= before.at);
+                let at = believed(entry.body.timestamp);
+                let is_older = self.before.is_none_or(|before| at <= before.at);
                 let text = self.matcher.seen(text);
                 if is_older && self.matcher.find(&text).is_some() {
-                    let (message_id, role, at) = (entry.id, entry.body.role, entry.body.timestamp);
+                    let (message_id, role) = (entry.id, entry.body.role);
                     self.add(Hit { session: number, message_id, seq, role, at, text });
                 }
             }
@@ -344,17 +366,20 @@ impl Task<'_> {
 
     fn add(&self, hit: Hit) {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest_first =
-            |other: &Hit| (other.at, other.session, other.seq) > (hit.at, hit.session, hit.seq);
-        let place = hits.hits.partition_point(newest_first);
-        // A fork copies what was said before it, with its ids: that was said once.
+        // A fork copies what was said before it, with its ids: that was said once, in the session that began first.
         let is_copy = |other: &Hit| {
             let is_same = other.message_id == hit.message_id && other.at == hit.at;
             hit.message_id.is_some() && is_same && other.session != hit.session
         };
-        if hits.hits.iter().any(is_copy) {
-            return;
+        let rank = |hit: &Hit| self.ranks[hit.session];
+        if let Some(other) = hits.hits.iter().find(|other| is_copy(other)) {
+            if rank(other) < rank(&hit) {
+                return;
+            }
+            hits.hits.retain(|other| !is_copy(other));
         }
+        let order = |hit: &Hit| (hit.at, Reverse(rank(hit)), hit.seq);
+        let place = hits.hits.partition_point(|other| order(other) > order(&hit));
         if hits.hits.len() == self.limit {
             hits.is_cut = true;
         }

@@ -671,7 +671,11 @@ impl Repositories {
         let Some(cwd) = cwd else { return false };
         *self.known.entry(cwd.to_owned()).or_insert_with(|| {
             let cwd = Path::new(cwd);
-            cwd.starts_with(&wanted.dir) || wanted.common.is_some() && common_dir(cwd) == wanted.common
+            match &wanted.common {
+                // What is below may be a repository of its own.
+                Some(common) => common_dir(cwd).is_some_and(|dir| dir == *common),
+                None => cwd.starts_with(&wanted.dir),
+            }
         })
     }
 }

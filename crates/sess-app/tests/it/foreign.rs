@@ -687,6 +687,95 @@ async fn results_that_stand_in_one_record_are_all_found() {
     assert_eq!(machine.found(words("kumquat")).await.len(), 2);
 }
 
+/// Writes a session of Claude Code: a message each, with its id, its time and its words.
+fn write_claude(machine: &Machine, id: &str, cwd: &std::path::Path, said: &[(&str, &str, &str)]) {
+    let dir = machine.home.path().join(".claude/projects/-p");
+    fs::create_dir_all(&dir).expect("made");
+    let mut parent = Value::Null;
+    let mut text = String::new();
+    for (uuid, at, words) in said {
+        let record = serde_json::json!({
+            "type": "user", "uuid": uuid, "parentUuid": parent, "timestamp": at, "cwd": cwd,
+            "message": {"role": "user", "content": words},
+        });
+        parent = Value::from(*uuid);
+        text += &format!("{record}\n");
+    }
+    fs::write(dir.join(format!("{id}.jsonl")), text).expect("written");
+}
+
+#[tokio::test]
+async fn an_expression_knows_where_words_begin_in_any_script() {
+    let machine = Machine::of(&[]);
+    let said = [("u1", "2026-11-12T00:00:00Z", "the way"), ("u2", "2026-11-12T00:00:01Z", "новый ключ")];
+    write_claude(&machine, "s1", "/p".as_ref(), &said);
+    let found = async |pattern: &str| {
+        machine.found(SearchMessages { is_expression: true, ..words(pattern) }).await.len()
+    };
+    assert_eq!((found(r"\bway").await, found(r"\bay").await), (1, 0));
+    assert_eq!((found(r"\bКЛЮЧ\b").await, found(r"\bлюч").await), (1, 0));
+}
+
+#[tokio::test]
+async fn a_message_that_forks_share_is_of_the_session_that_began_first() {
+    let machine = Machine::of(&[]);
+    let shared = ("u-shared", "2026-11-12T00:00:00Z", "a ripe kumquat");
+    for n in 0..8 {
+        let (uuid, at) = (format!("u-{n}"), format!("2026-11-11T00:00:0{}Z", if n == 5 { 0 } else { n + 1 }));
+        // Those that went on last are looked at first.
+        let last = (format!("v-{n}"), format!("2026-11-13T00:00:0{}Z", 9 - n));
+        let said = [(&*uuid, &*at, "hello"), shared, (&*last.0, &*last.1, "on")];
+        write_claude(&machine, &format!("s{n}"), "/p".as_ref(), &said);
+    }
+    for _ in 0..4 {
+        assert_eq!(machine.found(words("kumquat")).await, ["claude:s5 2: a ripe kumquat"]);
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_a_clock_that_was_wrong_is_not_found_first() {
+    let machine = Machine::of(&[]);
+    let wrong = [("u1", "2999-01-01T00:00:00Z", "an old kumquat"), ("u2", "2026-11-10T00:00:00Z", "on")];
+    write_claude(&machine, "wrong", "/p".as_ref(), &wrong);
+    let path = machine.home.path().join(".claude/projects/-p/wrong.jsonl");
+    let changed_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_794_370_000);
+    let file = fs::File::options().write(true).open(path).expect("opened");
+    file.set_modified(changed_at).expect("touched");
+    write_claude(&machine, "right", "/p".as_ref(), &[("u3", "2026-11-12T00:00:00Z", "a new kumquat")]);
+    let found = machine.found(words("kumquat")).await;
+    assert_eq!(found, ["claude:right 1: a new kumquat", "claude:wrong 1: an old kumquat"]);
+    let first = machine.found(SearchMessages { limit: Some(1), ..words("kumquat") }).await;
+    assert_eq!(first, ["claude:right 1: a new kumquat"]);
+}
+
+#[tokio::test]
+async fn a_repository_inside_of_another_one_is_not_that_one() {
+    let machine = Machine::of(&[]);
+    let root = machine.home.path().join("repo");
+    for dir in [".git", "vendor/lib/.git"] {
+        fs::create_dir_all(root.join(dir)).expect("made");
+    }
+    let said = [("u1", "2026-11-12T00:00:00Z", "hi")];
+    for (id, dir) in [("here", "."), ("gone", "gone/deeper"), ("nested", "vendor/lib/src")] {
+        write_claude(&machine, id, &root.join(dir), &said);
+    }
+    let ids = async |repo: &std::path::Path| {
+        let here = World::with(|settings| {
+            settings.homes = Some(Homes::at(machine.home.path()));
+            settings.repo = Some(repo.to_string_lossy().into_owned());
+        });
+        let ask = ListSessions { scope: Scope::Repo, ..ListSessions::default() };
+        let listing = here.app.list_sessions(&here.owner(), &ask).await.expect("a list");
+        let mut ids: Vec<String> = listing.sessions.into_iter().map(|session| session.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids(&root).await, ["claude:gone", "claude:here"]);
+    assert_eq!(ids(&root.join("vendor/lib")).await, ["claude:nested"]);
+    // Outside of any it is the directory with all below it.
+    assert_eq!(ids(machine.home.path()).await, ["claude:gone", "claude:here", "claude:nested"]);
+}
+
 #[tokio::test]
 async fn what_an_agent_archived_is_not_listed_and_still_found() {
     let machine = Machine::of(&["codex", "goose", "opencode"]);

@@ -81,7 +81,9 @@ pub(super) fn list(dir: &Path, listing: &mut Listing<'_>) {
             return;
         }
         let Some(entry) = by_id.get(&session.id) else { return };
-        session.title = entry.title().map(|title| json::title(&title)).unwrap_or_default();
+        if let Some(title) = entry.title() {
+            session.title = json::title(&title);
+        }
         session.is_archived |= entry.archived_at.is_some();
         let parent = entry.spawned_by.as_ref().and_then(|key| known.get(key));
         session.parent = parent.and_then(|parent| session_id(parent.session_id.as_deref()?));
@@ -143,6 +145,7 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
     ends.tail().for_each(|line| {
         see(line);
     });
+    session.title = ends.head().find_map(super::asked).unwrap_or_default();
     if !is_spoken {
         ends.check(path, is_record)?;
     }

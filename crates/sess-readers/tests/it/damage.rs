@@ -656,6 +656,38 @@ fn the_same_session_in_two_files_is_listed_once() {
 }
 
 #[test]
+fn of_two_files_of_one_session_the_one_that_was_changed_last_counts_and_the_other_is_told_of() {
+    for case in LINES.iter().filter(|case| ["claude-code", "gemini-cli"].contains(&case.agent)) {
+        let copy = case.copy();
+        let name = copy.path.file_name().expect("a name");
+        let other = match case.agent {
+            "claude-code" => copy.path.parent().expect("a directory").with_file_name("--other").join(name),
+            _ => copy.path.with_extension("0.jsonl"),
+        };
+        fs::create_dir_all(other.parent().expect("a directory")).expect("made");
+        fs::copy(&copy.path, &other).expect("copied");
+        for (older, newer) in [(&copy.path, &other), (&other, &copy.path)] {
+            for (path, seconds) in [(older, 1_794_480_000), (newer, 1_794_480_060)] {
+                let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+                fs::File::options()
+                    .write(true)
+                    .open(path)
+                    .and_then(|file| file.set_modified(at))
+                    .expect("touched");
+            }
+            let (sessions, problems) = list(copy.home.path());
+            let session = sessions.iter().find(|session| session.id.as_str() == case.id).expect("listed");
+            assert_eq!(&session.place.path, newer, "{}", case.agent);
+            let (older, newer) = (older.display(), newer.display());
+            let what = format!(
+                "{older}: its session is also in {newer}, which was changed last; what is in it is left out"
+            );
+            assert_eq!(problems, [what], "{}", case.agent);
+        }
+    }
+}
+
+#[test]
 fn times_that_are_missing_or_in_the_future_do_not_keep_a_session_from_being_read() {
     for case in LINES.iter().chain(&DOCUMENTS) {
         let copy = case.copy();

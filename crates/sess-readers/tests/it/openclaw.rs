@@ -89,6 +89,31 @@ fn resets_make_windows_and_sub_agents_children() {
 }
 
 #[test]
+fn a_session_without_a_name_goes_by_its_first_prompt() {
+    let unnamed = "UPDATE session_nodes SET label = NULL, display_name = NULL, entry_json = '{}';
+        UPDATE session_windows SET display_name = NULL";
+    let text = changed("openclaw", unnamed);
+    assert!(text.contains("\ntitle: Any failed builds?\n"), "{text}");
+    let home = copy("openclaw");
+    let dir = home.path().join(AGENT).join("sessions");
+    fs::remove_file(home.path().join(AGENT).join("agent/openclaw-agent.sqlite")).expect("removed");
+    let said = |role: &str, content: &str| {
+        format!(
+            r#"{{"type":"message","id":"{content}","message":{{"role":"{role}","content":"{content}"}}}}"#
+        ) + "\n"
+    };
+    fs::write(
+        dir.join("new.jsonl"),
+        said("assistant", "Hi.") + &said("user", "Ask me") + &said("user", "on"),
+    )
+    .expect("written");
+    fs::write(dir.join("sessions.json"), r#"{"key":{"sessionId":"new"}}"#).expect("written");
+    let (sessions, _) = list(home.path());
+    let session = sessions.iter().find(|session| session.id.as_str() == "new").expect("listed");
+    assert_eq!(session.title, "Ask me");
+}
+
+#[test]
 fn files_that_the_database_replaced_come_once_and_all_others_too() {
     let home = copy("openclaw");
     let dir = home.path().join(AGENT).join("sessions");
@@ -119,7 +144,9 @@ fn files_that_the_database_replaced_come_once_and_all_others_too() {
     fs::remove_file(home.path().join(AGENT).join("agent/openclaw-agent.sqlite")).expect("removed");
     let text = read_only(home.path());
     assert!(
-        text.contains(&format!("=== openclaw:{ID}\ntitle: \ncwd: /home/dev/.openclaw/workspace")),
+        text.contains(&format!(
+            "=== openclaw:{ID}\ntitle: Any failed builds?\ncwd: /home/dev/.openclaw/workspace"
+        )),
         "{text}"
     );
 }

@@ -27,13 +27,31 @@ fn messages_from_the_reverted_one_on_are_told_as_rewound() {
 }
 
 #[test]
+fn a_session_without_a_title_goes_by_its_first_prompt() {
+    let text = changed("opencode", "UPDATE session SET title = ''");
+    assert!(text.contains("\ntitle: Why does the limiter let bursts through?\n"), "{text}");
+    let synthetic = "INSERT INTO part SELECT 'prt_00', message_id, session_id, 0, 0,
+        '{\"type\":\"text\",\"text\":\"of the host\",\"synthetic\":true}' FROM part WHERE message_id = 'msg_01' LIMIT 1;
+        UPDATE session SET title = ''";
+    assert_eq!(changed("opencode", synthetic), text, "what the host says is no prompt");
+    let home = copy("opencode");
+    let storage = home.path().join(".local/share/opencode/storage");
+    let [legacy] = &crate::homes::files(&storage.join("session"))[..] else { panic!("one") };
+    let info = fs::read_to_string(legacy).expect("read").replace("Legacy JSON session", "");
+    fs::write(legacy, info).expect("written");
+    let text = written(home.path());
+    assert!(text.contains("=== opencode:ses_legacy0001\ntitle: hello from the flat-file era\n"), "{text}");
+}
+
+#[test]
 fn titles_that_are_made_of_the_time_are_none() {
     let check = |title: &str, told: &str| {
         let text = changed("opencode", &format!("UPDATE session SET title = '{title}'"));
         assert!(text.contains(&format!("\ntitle: {told}\n")), "{title}: {text}");
     };
-    check("New session - 2026-11-09T04:53:20.123Z", "");
-    check("Child session - 2026-11-09T04:53:20.123Z", "");
+    let prompt = "Why does the limiter let bursts through?";
+    check("New session - 2026-11-09T04:53:20.123Z", prompt);
+    check("Child session - 2026-11-09T04:53:20.123Z", prompt);
     check("New session - how to start", "New session - how to start");
     check("two\nlines", "two");
 }
