@@ -79,7 +79,9 @@ pub use sending::{Inbox, InboxMessage, Replied, SendMessage, WAIT_SECONDS, WAIT_
 pub use sess_core::identity::Signals;
 pub use sess_protocol::sessions::{DeliveryContext, Row, Rows, SendAnswer};
 pub use sess_store::{Health, Salvaged, Scrubbing};
-pub use snapshots::{KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, SnapshotsLeft, Unsaved};
+pub use snapshots::{
+    ForgottenSnapshots, KeptSnapshot, SnapshotRow, SnapshotRows, Snapshots, SnapshotsLeft, Unsaved,
+};
 pub use spawning::{Attachment, Receipt, ReceiptFile, SpawnAnswer, SpawnTask, Spawnable, SpawnableAgent};
 pub use streaming::StreamedText;
 pub use tokens::{Access, COOKIE_FOR, LOGIN_CODE_FOR, NewToken, Secret};

@@ -98,6 +98,15 @@ pub struct SnapshotRows {
     pub problems: Vec<String>,
 }
 
+/// What was forgotten.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ForgottenSnapshots {
+    /// The session that was named, and its sub-agents'.
+    pub forgotten: Vec<String>,
+    /// Those of them that their agent has no more: nothing of these is left.
+    pub last_copies: Vec<String>,
+}
+
 /// Returns where snapshots are kept.
 pub(crate) fn dir(home: &Path) -> PathBuf {
     home.join("snapshots")
@@ -179,9 +188,10 @@ impl App {
     /// Deletes a snapshot, with those of the sub-agents that its session started; returns what went.
     ///
     /// A damaged one can be forgotten too: it is found by its name.
-    pub async fn forget_snapshot(&self, caller: &Caller, reference: &str) -> Result<Vec<String>> {
+    pub async fn forget_snapshot(&self, caller: &Caller, reference: &str) -> Result<ForgottenSnapshots> {
         may_manage(caller, "forget snapshots")?;
         let dir = dir(self.home()?);
+        let live = self.live_sessions().await?;
         let (now, reference) = (self.now(), reference.trim().to_owned());
         context::blocking(move || {
             let all = snapshot::manifests(&dir).map_err(|error| unreadable(&error))?;
@@ -190,7 +200,15 @@ impl App {
             let family = family(&all, source, &id);
             keeper.forget(&family)?;
             keeper.sweep()?;
-            Ok(family.into_iter().map(|(source, id, _)| format!("{source}:{id}")).collect())
+            let mut gone = ForgottenSnapshots::default();
+            for (source, id, _) in family {
+                let reference = format!("{source}:{id}");
+                if !live.contains(&(source, id)) {
+                    gone.last_copies.push(reference.clone());
+                }
+                gone.forgotten.push(reference);
+            }
+            Ok(gone)
         })
         .await?
     }

@@ -382,11 +382,16 @@ async fn forgetting_takes_sub_agents_and_all_bytes_along() {
     let missing = forget("claude:nothing-like-it").await.expect_err("none").to_string();
     assert!(missing.starts_with("there is no snapshot of"), "{missing}");
     assert!(forget("-1").await.is_err());
-    let forgotten = forget("5b0c1f62").await.expect("forgotten");
-    assert!(forgotten.len() > 1, "{forgotten:?}");
+    let gone = forget("5b0c1f62").await.expect("forgotten");
+    let forgotten = gone.forgotten;
+    assert!(forgotten.len() > 1 && gone.last_copies.is_empty(), "{forgotten:?}");
     let rows = machine.world.app.snapshots(&owner).await.expect("rows");
     assert!(rows.snapshots.iter().all(|row| !forgotten.contains(&row.id)));
     assert_eq!(machine.chunks().is_empty(), rows.snapshots.is_empty());
+    machine.take().await;
+    machine.delete_originals();
+    let gone = forget("5b0c1f62").await.expect("forgotten");
+    assert_eq!((&gone.forgotten, &gone.last_copies), (&forgotten, &forgotten), "nothing is left of them");
 }
 
 #[tokio::test]

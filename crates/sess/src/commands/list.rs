@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use sess_app::{ListSessions, Listed, Listing, Scope};
-use sess_core::{SessionId, Timestamp, policy::Standing, reference::PREFIX_LEN_MIN};
+use sess_core::{Timestamp, policy::Standing, reference::PREFIX_LEN_MIN};
 
 use super::{Context, progress::Progress};
 use crate::{
@@ -84,15 +84,13 @@ pub fn table(output: &Output, listing: &Listing, refs: Refs) -> anyhow::Result<(
         Refs::Relative => format!("-{}", index + 1),
         Refs::None => String::new(),
     };
-    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let ids: Vec<&str> = listing.sessions.iter().map(|session| &*session.id).collect();
-    let id_len = if is_narrow { telling_len(&ids) } else { usize::MAX };
-    let rows = listing.sessions.iter().enumerate().map(|(index, session)| {
+    let ids = shown_ids(output, listing.sessions.iter().map(|session| &*session.id).collect());
+    let rows = listing.sessions.iter().zip(ids).enumerate().map(|(index, (session, id))| {
         let updated =
             Timestamp::parse_rfc3339(&session.updated_at).map(|at| ago(at, now)).unwrap_or_default();
         vec![
             reference(index),
-            beginning(&session.id, id_len).to_owned(),
+            id.to_owned(),
             format!("{}{}", marks(session), title(session)),
             format!("{}{}", session.num_messages, if session.num_messages_is_minimum { "+" } else { "" }),
             updated,
@@ -109,19 +107,46 @@ fn marks(session: &Listed) -> String {
     format!("{star}{sub_agent}")
 }
 
-/// Returns how much of each id tells sessions apart, and is taken as a reference.
-pub fn telling_len(ids: &[&str]) -> usize {
-    let is_telling = |len: &usize| {
-        let beginnings: HashSet<&str> = ids.iter().map(|id| beginning(id, *len)).collect();
-        beginnings.len() == ids.len()
-    };
-    (PREFIX_LEN_MIN..SessionId::LEN_MAX).find(is_telling).unwrap_or(SessionId::LEN_MAX)
+/// Returns ids as a table has room for them.
+pub fn shown_ids<'a>(output: &Output, ids: Vec<&'a str>) -> Vec<&'a str> {
+    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
+    if is_narrow { short(&ids) } else { ids }
 }
 
-/// Returns so many characters of an id. Whose it is does not count: that alone names nothing.
-pub fn beginning(id: &str, len: usize) -> &str {
-    let native = id.find(':').map_or(0, |colon| colon + 1);
-    id.get(..native.saturating_add(len)).unwrap_or(id)
+/// Cuts ids to what tells them apart and is taken as a reference.
+///
+/// Only UUIDs are cut: no session has the beginning of one as its whole id, so that it names that session or is refused
+/// as ambiguous. `20261112_1` names another session than `20261112_12`, be that one in the table or not.
+fn short<'a>(ids: &[&'a str]) -> Vec<&'a str> {
+    let uuids: Vec<&str> = ids.iter().copied().filter(|id| is_uuid(native(id))).collect();
+    let is_telling = |len: &usize| {
+        let beginnings: HashSet<&str> = uuids.iter().map(|id| beginning(id, *len)).collect();
+        beginnings.len() == uuids.len()
+    };
+    let len = (PREFIX_LEN_MIN..UUID_LEN).find(is_telling).unwrap_or(UUID_LEN);
+    ids.iter().map(|id| if is_uuid(native(id)) { beginning(id, len) } else { id }).collect()
+}
+
+const UUID_LEN: usize = 36;
+
+fn is_uuid(id: &str) -> bool {
+    let is_dash = |place: usize| matches!(place, 8 | 13 | 18 | 23);
+    let fits = |(place, byte): (usize, u8)| match is_dash(place) {
+        true => byte == b'-',
+        false => byte.is_ascii_hexdigit(),
+    };
+    id.len() == UUID_LEN && id.bytes().enumerate().all(fits)
+}
+
+/// Returns an id as its agent gave it. Whose it is does not count: that alone names nothing.
+fn native(id: &str) -> &str {
+    id.split_once(':').map_or(id, |(_, native)| native)
+}
+
+/// Returns so many characters of an id as its agent gave it, behind whose it is.
+fn beginning(id: &str, len: usize) -> &str {
+    let whose = id.len() - native(id).len();
+    id.get(..whose.saturating_add(len)).unwrap_or(id)
 }
 
 /// Says what was done to a session.
@@ -135,4 +160,21 @@ pub fn changed(output: &Output, what: &str, session: &Listed) -> anyhow::Result<
 
 fn title(session: &Listed) -> &str {
     if session.title.is_empty() { "(untitled)" } else { &session.title }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_whose_beginnings_are_nobodys_id_are_cut() {
+        let check = |ids: &[&str], shown: &[&str]| assert_eq!(short(ids), shown);
+        let (a, b) = ("3a1f9c52-8f1e-4c0a-9b1a-6f2d5b7c8e90", "3a1f9c52-8f2e-4c0a-9b1a-6f2d5b7c8e91");
+        check(&[a], &["3a1f9c52"]);
+        check(&[a, b], &["3a1f9c52-8f1", "3a1f9c52-8f2"]);
+        check(&[&format!("codex:{a}"), "short"], &["codex:3a1f9c52", "short"]);
+        check(&["goose:20261112_12", "goose:20261112_3"], &["goose:20261112_12", "goose:20261112_3"]);
+        let (thread, odd) = (format!("amp:T-{a}"), a.replace('f', "x"));
+        check(&[&thread, &odd], &[&thread, &odd]);
+    }
 }

@@ -4,15 +4,10 @@ use std::collections::HashSet;
 
 use console::Style;
 use indicatif::HumanBytes;
-use serde_json::json;
 use sess_app::{SnapshotRow, Snapshots};
 use sess_core::Timestamp;
 
-use super::{
-    Context,
-    list::{FULL_IDS_WIDTH, beginning, telling_len},
-    progress::Progress,
-};
+use super::{Context, list::shown_ids, progress::Progress};
 use crate::{
     cli::{self, SnapshotCommand},
     config::now,
@@ -101,13 +96,11 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
     let all: HashSet<&str> = rows.snapshots.iter().map(|row| &*row.id).collect();
     let is_part = |row: &SnapshotRow| row.parent.as_deref().is_some_and(|parent| all.contains(parent));
     let shown: Vec<_> = rows.snapshots.iter().filter(|row| !is_part(row)).collect();
-    let is_narrow = output.width().is_some_and(|width| width < FULL_IDS_WIDTH);
-    let ids: Vec<&str> = shown.iter().map(|row| &*row.id).collect();
-    let id_len = if is_narrow { telling_len(&ids) } else { usize::MAX };
-    let cells = shown.iter().map(|row| {
+    let ids = shown_ids(output, shown.iter().map(|row| &*row.id).collect());
+    let cells = shown.iter().zip(ids).map(|(row, id)| {
         let title = if row.title.is_empty() { "(untitled)" } else { &row.title };
         vec![
-            beginning(&row.id, id_len).to_owned(),
+            id.to_owned(),
             title.to_owned(),
             row.num_messages.to_string(),
             since(&row.updated_at),
@@ -133,13 +126,24 @@ async fn list(context: &Context, output: &Output) -> anyhow::Result<()> {
 }
 
 async fn forget(context: &Context, output: &Output, reference: &str) -> anyhow::Result<()> {
-    let forgotten = context.app.forget_snapshot(&context.caller, reference).await?;
+    let gone = context.app.forget_snapshot(&context.caller, reference).await?;
     if output.json {
-        return output.data(&json!({ "forgotten": forgotten }));
+        return output.data(&gone);
     }
-    for id in &forgotten {
+    for id in &gone.forgotten {
         output.line(&format!("forgot the snapshot of {}", visible(id)))?;
     }
-    output.say("`sess snapshot` takes another one while its agent still has the session");
+    match gone.last_copies.len() {
+        0 => output.say("`sess snapshot` takes another one while its agent still has the session"),
+        1 => output.say(&format!(
+            "that was the last copy of {}: its agent does not have it any more",
+            visible(&gone.last_copies[0])
+        )),
+        count => {
+            output.say(&format!(
+                "those were the last copies of {count} sessions: their agent does not have them any more"
+            ));
+        }
+    }
     Ok(())
 }

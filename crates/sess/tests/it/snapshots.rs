@@ -84,7 +84,9 @@ fn a_session_that_was_copied_outlives_its_original() {
     assert!(read.contains("Rotate the key") && !read.contains("ghp_16C7"), "{read}");
     assert!(!world.ok(["list"]).contains("ghp_16C7") && !world.ok(["snapshot", "list"]).contains("ghp_16C7"));
     assert!(world.ok(["search", "rotate"]).contains("Rotate the key"));
-    assert!(world.ok(["snapshot", "forget", ID]).contains(&format!("forgot the snapshot of claude:{ID}")));
+    let forgotten = world.run(["snapshot", "forget", ID]);
+    assert!(forgotten.stdout.contains(&format!("forgot the snapshot of claude:{ID}")), "{forgotten:?}");
+    assert!(forgotten.stderr.contains(&format!("that was the last copy of claude:{ID}: ")), "{forgotten:?}");
     world.fails(["read", "5b0c1f62"], 3, "not found");
     world.fails(["snapshot", "forget", ID], 3, "there is no snapshot of");
     world.fails(["snapshot", "--source", "nobody"], 2, "unknown source");
