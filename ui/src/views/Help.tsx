@@ -55,12 +55,7 @@ export function Help() {
 
 /** Goes to a view and puts the focus at its beginning, so that the keys act there and a screen reader says where that is. */
 function goAndFocus(link: string, first = '#panel-heading'): void {
-  const focus = () =>
-    requestAnimationFrame(() => {
-      const beginning = document.querySelector<HTMLElement>(first) ?? document.getElementById('panel-heading');
-      // It may have the focus already, and the next key may have moved on in it.
-      if (!beginning?.contains(document.activeElement)) beginning?.focus();
-    });
+  const focus = () => requestAnimationFrame(() => (document.querySelector<HTMLElement>(first) ?? document.getElementById('panel-heading'))?.focus());
   if (location.hash === link) return void focus();
   addEventListener('hashchange', focus, { once: true });
   go(link);
