@@ -42,6 +42,18 @@ pub fn uuid(random: u128) -> SessionId {
     SessionId([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }
 
+/// The length of a UUID as it is written.
+pub const UUID_LEN: usize = 36;
+
+/// Tells whether an id is a UUID, which a machine makes and nobody types as a name.
+pub fn is_uuid(id: &str) -> bool {
+    let fits = |(place, byte): (usize, u8)| match place {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    id.len() == UUID_LEN && id.bytes().enumerate().all(fits)
+}
+
 impl FromStr for SessionId {
     type Err = InvalidSessionId;
 

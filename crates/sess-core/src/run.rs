@@ -35,12 +35,11 @@ impl FromStr for RunId {
     type Err = InvalidRunId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_uuid = text.len() == 36
-            && text.bytes().enumerate().all(|(n, b)| match n {
-                8 | 13 | 18 | 23 => b == b'-',
-                _ => b.is_ascii_hexdigit(),
-            });
-        if is_uuid { Ok(Self(text.to_ascii_lowercase())) } else { Err(InvalidRunId(text.to_owned())) }
+        if crate::id::is_uuid(text) {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(InvalidRunId(text.to_owned()))
+        }
     }
 }
 

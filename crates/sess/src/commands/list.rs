@@ -3,7 +3,12 @@
 use std::collections::HashSet;
 
 use sess_app::{ListSessions, Listed, Listing, Scope};
-use sess_core::{Timestamp, policy::Standing, reference::PREFIX_LEN_MIN};
+use sess_core::{
+    Timestamp,
+    id::{UUID_LEN, is_uuid},
+    policy::Standing,
+    reference::PREFIX_LEN_MIN,
+};
 
 use super::{Context, progress::Progress};
 use crate::{
@@ -125,17 +130,6 @@ fn short<'a>(ids: &[&'a str]) -> Vec<&'a str> {
     };
     let len = (PREFIX_LEN_MIN..UUID_LEN).find(is_telling).unwrap_or(UUID_LEN);
     ids.iter().map(|id| if is_uuid(native(id)) { beginning(id, len) } else { id }).collect()
-}
-
-const UUID_LEN: usize = 36;
-
-fn is_uuid(id: &str) -> bool {
-    let is_dash = |place: usize| matches!(place, 8 | 13 | 18 | 23);
-    let fits = |(place, byte): (usize, u8)| match is_dash(place) {
-        true => byte == b'-',
-        false => byte.is_ascii_hexdigit(),
-    };
-    id.len() == UUID_LEN && id.bytes().enumerate().all(fits)
 }
 
 /// Returns an id as its agent gave it. Whose it is does not count: that alone names nothing.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use console::Style;
 use serde_json::json;
 use sess_app::{Caller, Kind, PlanAnswer, PlanText, ReviewPlan, WritePlan};
-use sess_core::{Timestamp, plan::Verdict, reference::ReferenceError, session::Session};
+use sess_core::{Timestamp, id::is_uuid, plan::Verdict, reference::ReferenceError, session::Session};
 use similar::TextDiff;
 
 use super::Context;
@@ -121,13 +121,6 @@ async fn writer(context: &Context) -> anyhow::Result<Caller> {
         return Ok(caller.clone());
     }
     Ok(context.app.act_in(caller, &session).await?)
-}
-
-fn is_uuid(id: &str) -> bool {
-    id.len() == 36
-        && id
-            .char_indices()
-            .all(|(at, c)| if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 async fn store(context: &Context, output: &Output, writer: &Caller, write: WritePlan) -> anyhow::Result<()> {

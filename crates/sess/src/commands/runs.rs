@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use console::{Style, Term};
 use sess_app::{ListRuns, RunRow};
-use sess_core::{Timestamp, run::RunState};
+use sess_core::{Timestamp, id::is_uuid, run::RunState};
 use sess_protocol::runs as wire;
 
 use super::{Context, send::short, wait};
@@ -196,10 +196,7 @@ fn about(row: &RunRow) -> String {
 
 /// Returns a key with its ids as far as people copy them.
 fn brief(key: &str) -> String {
-    let part = |part: &str| {
-        let is_uuid = part.len() == 36 && part.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-        if is_uuid { part[..8].to_owned() } else { part.to_owned() }
-    };
+    let part = |part: &str| if is_uuid(part) { part[..8].to_owned() } else { part.to_owned() };
     key.split(':').map(part).collect::<Vec<_>>().join(":")
 }
 
