@@ -61,11 +61,13 @@ impl Tool for WorkClaim {
                     ignore_dependencies: args.ignore_dependencies.unwrap_or(false),
                     ..sess_work::ClaimOptions::default()
                 };
-                let claimed = match &args.slug {
-                    Some(slug) => work.claim(&slug.parse()?, &options)?,
-                    None => work
-                        .claim_next(args.label.as_deref(), &options)?
-                        .ok_or_else(sess_work::Error::none_ready)?,
+                let claimed = match (&args.slug, args.label.as_deref()) {
+                    // Whoever says both may mean that it has the label, which nothing would heed.
+                    (Some(slug), Some(_)) => return Err(named_and_labelled(slug)),
+                    (Some(slug), None) => work.claim(&slug.parse()?, &options)?,
+                    (None, label) => {
+                        work.claim_next(label, &options)?.ok_or_else(sess_work::Error::none_ready)?
+                    }
                 };
                 let claim = &claimed.record.claim;
                 let waits = claim.waits();
@@ -90,4 +92,11 @@ impl Tool for WorkClaim {
         };
         Ok((format!("{}\n\n{context}", with_notices(told, notices)), claimed))
     }
+}
+
+fn named_and_labelled(slug: &str) -> sess_work::Error {
+    sess_work::Error::usage(
+        "slug names one work session, and label asks for any that has it: give one of them",
+    )
+    .next(format!("sess work claim {}", sess_work::quoted(slug)))
 }

@@ -652,6 +652,8 @@ fn an_agent_without_a_shell_does_its_part_with_tools() {
     };
     let listed = call("work_list", json!({ "ready": true }));
     assert_eq!(listed["structuredContent"]["workSessions"][0]["slug"], json!(slug), "{listed}");
+    let both = call("work_claim", json!({ "slug": slug, "label": "backend" }));
+    assert!(both["text"].as_str().is_some_and(|text| text.contains("give one of them")), "{both}");
     let claimed = call("work_claim", json!({}));
     let data = &claimed["structuredContent"];
     assert_eq!((&data["slug"], &data["state"]), (&json!(slug), &json!("active")), "{claimed}");
