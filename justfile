@@ -21,7 +21,7 @@ clippy:
 walls:
     cargo xtask walls
 
-# Check the links in the documentation.
+# Check the links in the documentation, and that its examples are tests.
 docs:
     cargo xtask check-docs
 
@@ -29,10 +29,9 @@ docs:
 deny:
     PATH="$PWD/target/tools/bin:$PATH" cargo deny --log-level error check --hide-inclusion-graph bans licenses sources
 
-# Unit, integration and documentation tests.
+# Unit and integration tests.
 test:
     PATH="$PWD/target/tools/bin:$PATH" cargo nextest run --workspace
-    cargo test --quiet --workspace --doc
 
 # Everything that scripts/test runs on a fresh machine.
 test-all:

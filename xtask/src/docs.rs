@@ -1,4 +1,5 @@
-//! Checks that every relative link in the repository's Markdown leads somewhere.
+//! Checks that every relative link in the repository's Markdown leads somewhere, and that no code in a doc comment
+//! goes unchecked.
 //!
 //! Links to other sites are not followed: a check must not depend on the network.
 
@@ -8,7 +9,10 @@ use anyhow::Result;
 
 use crate::files;
 
-/// Returns one sentence per link that leads nowhere.
+/// What a doc comment may show that is no Rust.
+const OTHER_LANGUAGES: &[&str] = &["console", "json", "sh", "text", "toml", "yaml"];
+
+/// Returns one sentence per link that leads nowhere, and per example that nothing checks.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for page in files::below(root, "md")? {
@@ -19,7 +23,35 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             }
         }
     }
+    for source in files::below(root, "rs")? {
+        for line in unchecked_examples(&files::read(&source)?) {
+            problems.push(format!(
+                "{}:{line}: nothing compiles examples in doc comments: write a test, or name the language",
+                files::shown(root, &source)
+            ));
+        }
+    }
     Ok(problems)
+}
+
+/// Returns the lines at which an example in Rust begins in a doc comment. There are none, so that no step of its own
+/// has to compile every crate for them.
+fn unchecked_examples(text: &str) -> Vec<usize> {
+    let mut is_open = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let comment = line.trim_start();
+        let Some(said) = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!")) else {
+            is_open = false;
+            continue;
+        };
+        let Some(language) = said.trim_start().strip_prefix("```") else { continue };
+        is_open = !is_open;
+        if is_open && !OTHER_LANGUAGES.contains(&language.trim()) {
+            found.push(index + 1);
+        }
+    }
+    found
 }
 
 /// Returns the line and the path of each relative link, without anchor or title.
@@ -76,6 +108,15 @@ mod tests {
         let found: Vec<String> =
             relative_links(text).iter().map(|(line, path)| format!("{line} {path}")).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn examples_in_doc_comments_name_a_language_that_nobody_compiles() {
+        let begins = |text: &str| unchecked_examples(text);
+        assert_eq!(begins("//! A file:\n//!\n//! ```yaml\n//! a: 1\n//! ```\nfn a() {}\n"), [0; 0]);
+        assert_eq!(begins("/// So:\n/// ```\n/// a();\n/// ```\nfn a() {}\n"), [2]);
+        assert_eq!(begins("    /// ```rust,no_run\n    /// ```\n    /// ```text\n    /// ```\n"), [1]);
+        assert_eq!(begins("// ```\nlet fence = \"```\";\n"), [0; 0]);
     }
 
     #[test]

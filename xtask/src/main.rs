@@ -19,7 +19,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   walls        compare the dependencies between crates with the table in xtask/src/walls.rs
-  check-docs   check that every relative link in a Markdown file leads somewhere
+  check-docs   check that every relative link in a Markdown file leads somewhere, and that no doc
+               comment has an example that nothing compiles
   sizes [n]    show the n largest source files and functions (default 15)
 ";
 
