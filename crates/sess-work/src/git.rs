@@ -25,7 +25,7 @@ const TRIES_MAX: u32 = 8;
 const VERSION_MIN: (u32, u32) = (2, 39);
 
 /// What would make git listen to something else than where it is run.
-const MISLEADING: [&str; 14] = [
+const MISLEADING: [&str; 18] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -40,6 +40,10 @@ const MISLEADING: [&str; 14] = [
     "GIT_DIFF_OPTS",
     "GIT_QUARANTINE_PATH",
     "GIT_DEFAULT_HASH",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
 ];
 
 /// Settings of a repository that would run something, or do more than was asked.
