@@ -149,7 +149,7 @@ impl Work {
         let plan = entry.and_then(|entry| entry.files.get(PLAN_FILE)).ok_or_else(|| {
             Error::wrong_state(format!("{slug} has no SESSION.md")).next(format!("sess work edit {slug}"))
         })?;
-        let (plan, amendments) = amended(slug, &plan.oid, seen);
+        let (plan, amendments) = self.amended(slug, &plan.oid, seen)?;
         let brief = Brief::of(slug, &self.repo.text_of(&plan)?)?;
         // Somebody may have pushed it by hand.
         brief.check_ready(slug)?;
@@ -163,6 +163,32 @@ impl Work {
         }
         let claim = self.first_claim(slug, &plan, seen, options)?;
         Ok(Claim { amendments, ..claim })
+    }
+
+    /// Returns the plan that whoever claims a session works by, and how it came to be: one that was amended before the
+    /// session was given back, where the base never showed that.
+    fn amended(&self, slug: &Slug, shown: &Oid, seen: &Seen) -> Result<(Oid, Vec<Amendment>)> {
+        let before = seen.record(slug).map(|record| &record.claim);
+        let amended = before.filter(|claim| {
+            claim.phase == Phase::Released
+                && claim.amendments.first().is_some_and(|first| first.from == *shown)
+        });
+        // Once the base has shown it, whoever made the plan what it was before did so on purpose.
+        match amended {
+            Some(claim) if !self.has_shown(slug, &claim.plan, &seen.view.base)? => {
+                Ok((claim.plan.clone(), claim.amendments.clone()))
+            }
+            _ => Ok((shown.clone(), Vec::new())),
+        }
+    }
+
+    /// Whether the base ever had a plan of a session.
+    fn has_shown(&self, slug: &Slug, plan: &Oid, base: &Oid) -> Result<bool> {
+        let find = format!("--find-object={plan}");
+        let asked = ["log", "--max-count=1", "--no-renames", "--format=%H", &find, base.as_str(), "--"];
+        let dirs: Vec<String> = State::ALL.iter().map(|state| state.dir_of(slug)).collect();
+        let told = self.repo.git.text(asked.into_iter().chain(dirs.iter().map(String::as_str)))?;
+        Ok(!told.trim().is_empty())
     }
 
     /// Returns the record that a claim of a plan begins with.
@@ -750,17 +776,6 @@ impl Work {
 pub(crate) fn is_renewal(old: &Claim, new: &Claim) -> bool {
     let renewed = Claim { renewed_at: new.renewed_at, nonce: new.nonce.clone(), pid: new.pid, ..old.clone() };
     renewed == *new
-}
-
-/// Returns the plan that whoever claims a session works by, and how it came to be: one that was amended before the
-/// session was given back, where the base does not show that yet.
-fn amended(slug: &Slug, shown: &Oid, seen: &Seen) -> (Oid, Vec<Amendment>) {
-    let before = seen.record(slug).map(|record| &record.claim);
-    let amended = before.filter(|claim| {
-        claim.phase == Phase::Released && claim.amendments.first().is_some_and(|first| first.from == *shown)
-    });
-    amended
-        .map_or_else(|| (shown.clone(), Vec::new()), |claim| (claim.plan.clone(), claim.amendments.clone()))
 }
 
 /// Returns what a plan depends on and is not completed.
