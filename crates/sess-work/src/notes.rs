@@ -115,6 +115,10 @@ impl Work {
         self.own_record(slug, &self.see_or_recall()?)?;
         let drafted = if is_new {
             let draft =
+            // A draft is there for all to see, and the note that says where it comes from would be refused.
+            if let Some(path) = self.workspace(slug) {
+                self.check_checked_out(slug, &path)?;
+            }
                 Draft { title: text.trim().to_owned(), parent: Some(slug.clone()), ..Draft::default() };
             Some(self.draft(None, &draft, None)?)
         } else {
