@@ -87,7 +87,8 @@ impl Work {
         match self.shared(slug, &seen, &record) {
             Ok(_) => Ok(self.apart(slug, &seen)?.into_iter().collect()),
             Err(error) if error.kind == Kind::Unreachable => Ok(vec![error.to_string()]),
-            Err(error) => Err(error),
+            // Whoever did it again would write it twice.
+            Err(error) => Err(error.although(&format!("this is written down in {} here", note.file()))),
         }
     }
 
