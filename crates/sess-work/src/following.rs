@@ -4,15 +4,18 @@
 //! comes next does it, because a commit from a checkout that stayed behind would take back what landed.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
+
+use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
     git::words_of,
     projecting::Step,
-    workspace::{status_command, tidy_sessions},
+    workspace::{NAMED_MAX, status_command, tidy_sessions},
     writing::write_whole,
 };
 
@@ -83,6 +86,15 @@ impl Work {
     fn check_follows(&self, checkout: &Path, from: &Oid, to: &Oid) -> Result<()> {
         let git = self.repo.git.at(checkout);
         refresh(&git)?;
+        let in_the_way = in_the_way(&git, from, to)?;
+        if !in_the_way.is_empty() {
+            return Err(Error::would_lose(format!(
+                "{} has files that git does not track, and that this would have to overwrite: {}",
+                checkout.display(),
+                first_of(&in_the_way, NAMED_MAX)
+            ))
+            .next(format!("git -C {} stash --all", crate::quoted(checkout.display()))));
+        }
         let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
         // A checkout that is elsewhere by now says nothing: whoever moves the base finds that it has moved.
         if probe.is_ok() || self.repo.commit(&self.repo.base_ref())?.as_ref() != Some(from) {
@@ -147,6 +159,37 @@ impl Work {
         write_whole(&self.repo.own_dir()?.join(FILE), text.as_bytes(), 0o600)
             .map_err(|error| Error::failed(format!("cannot write {FILE}: {error}")).next("sess work doctor"))
     }
+}
+
+/// Returns what a checkout has in the places of files that come with another commit, and git does not track. What git
+/// ignores it would overwrite without a word.
+pub(crate) fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
+    let asked = [
+        "diff-tree",
+        "-r",
+        "-z",
+        "--name-only",
+        "--no-renames",
+        "--diff-filter=A",
+        from.as_str(),
+        to.as_str(),
+    ];
+    let told = checkout.text(asked)?;
+    let there: BTreeSet<&str> =
+        told.split_terminator('\0').filter_map(|name| what_is_at(checkout.dir(), name)).collect();
+    if there.is_empty() {
+        return Ok(Vec::new());
+    }
+    let told = checkout.text(["ls-files", "-z"])?;
+    let tracked: BTreeSet<&str> = told.split_terminator('\0').collect();
+    Ok(there.into_iter().filter(|name| !tracked.contains(name)).map(str::to_owned).collect())
+}
+
+/// Returns the file that is in a place, or where one of its directories would have to be.
+fn what_is_at<'n>(dir: &Path, name: &'n str) -> Option<&'n str> {
+    let ends = name.match_indices('/').map(|(end, _)| end).chain([name.len()]);
+    let mut parts = ends.map(|end| &name[..end]);
+    parts.find(|part| fs::symlink_metadata(dir.join(part)).is_ok_and(|found| !found.is_dir()))
 }
 
 /// Has git look at the files again: one that was only touched, or whose mode is another, is not changed by that.

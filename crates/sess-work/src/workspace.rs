@@ -26,7 +26,7 @@ const DIR: &str = ".sessions";
 /// Names what git does not track and a workspace needs all the same.
 const INCLUDE_FILE: &str = ".worktreeinclude";
 /// How many files a sentence names.
-const NAMED_MAX: usize = 5;
+pub(crate) const NAMED_MAX: usize = 5;
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
 const OPEN_MODE: u32 = 0o644;
