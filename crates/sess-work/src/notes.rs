@@ -115,11 +115,11 @@ impl Work {
     pub fn sub(&self, slug: &Slug, text: &str, is_new: bool) -> Result<(Option<Slug>, Vec<String>)> {
         self.own_record(slug, &self.see_or_recall()?)?;
         let drafted = if is_new {
-            let draft =
             // A draft is there for all to see, and the note that says where it comes from would be refused.
             if let Some(path) = self.workspace(slug) {
                 self.check_checked_out(slug, &path)?;
             }
+            let draft =
                 Draft { title: text.trim().to_owned(), parent: Some(slug.clone()), ..Draft::default() };
             Some(self.draft(None, &draft, None)?)
         } else {

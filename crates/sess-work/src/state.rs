@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Slug;
 
+/// Where everything is that agents keep in a repository, from its top.
+pub(crate) const AGENTS_DIR: &str = "_AGENTS";
 /// Where everything of work sessions is, from the top of the repository.
 pub const SESSIONS_DIR: &str = "_AGENTS/sessions";
 /// What was learned and agreed upon.

@@ -258,10 +258,21 @@ impl Work {
         if !added.is_ok() {
             return Err(crate::git::failed(&asked, &added));
         }
+        self.check_out_sessions(path)?;
         let marked = git_dir_of(path).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
         // It is known by its place, too.
         if let Some(Err(error)) = marked {
             tracing::debug!(%error, "a workspace is not marked");
+        }
+        Ok(())
+    }
+
+    /// Has a worktree of a sparse checkout, which is as sparse, have the sessions' own files all the same.
+    fn check_out_sessions(&self, workspace: &Path) -> Result<()> {
+        let git = self.repo.git.at(workspace);
+        let is_sparse = git.run(["config", "--type=bool", "--get", "core.sparseCheckout"])?;
+        if is_sparse.text().trim() == "true" {
+            git.text(["sparse-checkout", "add", crate::state::AGENTS_DIR])?;
         }
         Ok(())
     }
@@ -652,6 +663,11 @@ impl Work {
         if !only_here.is_empty() {
             return Ok(Some(format!("git does not know {}", first_of(&only_here, NAMED_MAX))));
         }
+        let hidden = changed_unseen(&git)?;
+        if !hidden.is_empty() {
+            let named = first_of(&hidden, NAMED_MAX);
+            return Ok(Some(format!("git was told not to look at {named}, which is changed")));
+        }
         let stashes = git.text(["stash", "list", "--format=%gs"])?;
         let of_branch = format!("on {}:", slug.branch()).to_lowercase();
         if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
@@ -661,6 +677,12 @@ impl Work {
             let told = git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/stash"])?;
             if let Some(other) = told.lines().find(|name| *name != slug.branch()) {
                 return Ok(Some(format!("{other} is nowhere else")));
+            }
+            if let Some(other) = self.ref_only_in(slug, &git)? {
+                return Ok(Some(format!("{other} has commits that are nowhere else")));
+            }
+            if fs::read_dir(path.join(".git/worktrees")).is_ok_and(|mut made| made.next().is_some()) {
+                return Ok(Some("it has worktrees of its own".to_owned()));
             }
         }
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -676,6 +698,21 @@ impl Work {
             return Ok(Some(format!("the submodule {name} is checked out in it")));
         }
         Ok(None)
+    }
+
+    /// Returns a ref of a clone that leads to what this repository does not have.
+    fn ref_only_in(&self, slug: &Slug, clone: &Git) -> Result<Option<String>> {
+        let own = slug.branch_ref();
+        let told = clone.text(["for-each-ref", "--format=%(objectname) %(refname)"])?;
+        let refs = told.lines().filter_map(|line| line.split_once(' '));
+        // Tags that came with the clone are here, too; what the remote has is not lost with it.
+        let refs: Vec<(&str, &str)> =
+            refs.filter(|(_, name)| *name != own && !name.starts_with("refs/remotes/")).collect();
+        let asked: String = refs.iter().map(|(oid, _)| format!("{oid}\n")).collect();
+        let told = self.repo.git.feed(["cat-file", "--batch-check"], asked.as_bytes())?;
+        let told = String::from_utf8_lossy(&told);
+        let missing = told.lines().zip(&refs).find(|(line, _)| line.ends_with(" missing"));
+        Ok(missing.map(|(_, (_, name))| (*name).to_owned()))
     }
 
     /// Removes a workspace, unless something in it is nowhere else.
@@ -719,6 +756,27 @@ impl Work {
 fn git_dir_of(checkout: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(checkout.join(".git")).ok()?;
     text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place))
+}
+
+/// Returns the files of a checkout that git was told not to look at (`update-index --skip-worktree` and the like) and
+/// that are not what it has of them.
+fn changed_unseen(checkout: &Git) -> Result<Vec<String>> {
+    let told = checkout.text(["ls-files", "-v", "-z"])?;
+    let is_unseen = |mark: &str| mark == "S" || mark.bytes().all(|byte| byte.is_ascii_lowercase());
+    let unseen = told.split_terminator('\0').filter_map(|line| line.split_once(' '));
+    let mut changed = Vec::new();
+    for (_, name) in unseen.filter(|(mark, _)| is_unseen(mark)) {
+        // A sparse checkout has none of what it leaves out.
+        if fs::symlink_metadata(checkout.dir().join(name)).is_err() {
+            continue;
+        }
+        let known = checkout.text(["rev-parse", "--verify", &format!(":{name}")])?;
+        let here = checkout.run(["hash-object", "--", name])?;
+        if !here.is_ok() || here.text() != known {
+            changed.push(name.to_owned());
+        }
+    }
+    Ok(changed)
 }
 
 /// Fails when git says of a file that it goes through one of these filters.

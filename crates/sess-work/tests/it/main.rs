@@ -17,3 +17,4 @@ mod races;
 mod reality;
 mod requests;
 mod setup;
+mod unseen;

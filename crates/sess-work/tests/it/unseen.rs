@@ -1,0 +1,156 @@
+//! What git does not look at by itself is not lost for that: ignored files, files that it was told to pass over, what
+//! only a clone of one's own has, what a sparse checkout leaves out.
+
+use std::{fs, path::PathBuf};
+
+use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work, Workspace};
+
+use crate::lab::{Lab, planned, work};
+
+fn claimed(work: &Work, slug: &Slug) -> PathBuf {
+    work.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace")
+}
+
+#[test]
+fn a_change_that_git_was_told_to_pass_over_keeps_its_workspace() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    for flag in ["--skip-worktree", "--assume-unchanged"] {
+        let slug = planned(&ann, &format!("With {}", &flag[2..]));
+        let workspace = claimed(&ann, &slug);
+        lab.git(&workspace, &["update-index", flag, "readme.md"]);
+        let notices = ann.release(&slug, None).expect("released");
+        assert_eq!((notices, workspace.exists()), (Vec::new(), false), "{flag}: nothing is changed");
+
+        let workspace = claimed(&ann, &slug);
+        lab.git(&workspace, &["update-index", flag, "readme.md"]);
+        fs::write(workspace.join("readme.md"), "local work\n").expect("written");
+        fs::write(workspace.join(format!("a{flag}.rs")), "done\n").expect("written");
+        lab.git(&workspace, &["add", "--", &format!("a{flag}.rs")]);
+        lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a")]);
+        let done = ann.complete(&slug, None).expect("completed");
+        assert!(done.notices.iter().any(|notice| notice.contains("readme.md")), "{:?}", done.notices);
+        assert_eq!(fs::read_to_string(workspace.join("readme.md")).expect("there"), "local work\n", "{flag}");
+    }
+}
+
+#[test]
+fn a_clone_that_has_something_to_itself_stays() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let options = ClaimOptions { workspace: Workspace::Clone, ..ClaimOptions::default() };
+    for what in ["a tag", "a ref", "a worktree", "nothing"] {
+        let slug = planned(&ann, &format!("With {what}"));
+        let workspace = ann.claim(&slug, &options).expect("claimed").workspace.expect("a workspace");
+        lab.git(&workspace, &["checkout", "--quiet", "--detach"]);
+        lab.git(&workspace, &["commit", "--quiet", "--allow-empty", "-m", &format!("[{slug}] try: it")]);
+        match what {
+            "a tag" => lab.git(&workspace, &["tag", "keep-me"]),
+            "a ref" => lab.git(&workspace, &["update-ref", "refs/backup/x", "HEAD"]),
+            "a worktree" => lab.git(&workspace, &["worktree", "add", "--quiet", "--detach", "../outer"]),
+            _ => String::new(),
+        };
+        lab.git(&workspace, &["checkout", "--quiet", &slug.branch()]);
+        let notices = ann.release(&slug, None).expect("released");
+        assert_eq!(workspace.exists(), what != "nothing", "{what}: {notices:?}");
+        assert_eq!(notices.iter().any(|notice| notice.contains("stays")), what != "nothing", "{notices:?}");
+    }
+}
+
+#[test]
+fn an_ignored_file_of_a_checkout_is_not_overwritten_by_what_lands() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    fs::write(dir.join(".gitignore"), ".env\ncache\n.sessions\n").expect("written");
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "ignore"]);
+    fs::write(dir.join(".env"), "SECRET=precious\n").expect("written");
+    fs::write(dir.join("cache"), "a file\n").expect("written");
+    let ann = work(&dir);
+    // The name of a file, and a directory where a file is.
+    for name in [".env", "cache/entry"] {
+        let slug = planned(&ann, &format!("Brings {}", name.replace(['.', '/'], "")));
+        let workspace = claimed(&ann, &slug);
+        let path = workspace.join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, "of the session\n").expect("written");
+        lab.git(&workspace, &["add", "--force", name]);
+        lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {name}")]);
+        let base = lab.git(&dir, &["rev-parse", "main"]);
+        let refused = ann.complete(&slug, None).expect_err("it would be overwritten");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(refused.message().contains(name.split('/').next().expect("a name")), "{refused}");
+        assert_eq!(lab.git(&dir, &["rev-parse", "main"]), base, "nothing moved");
+    }
+    assert_eq!(fs::read_to_string(dir.join(".env")).expect("there"), "SECRET=precious\n");
+    assert_eq!(fs::read_to_string(dir.join("cache")).expect("there"), "a file\n");
+}
+
+#[test]
+fn a_plan_that_was_edited_back_is_the_plan() {
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Back");
+    let path = format!("_AGENTS/sessions/active/{slug}/SESSION.md");
+    let plan = fs::read_to_string(claimed(&ann, &slug).join(&path)).expect("read");
+    ann.amend(&slug, Some(&plan.replace("It works", "It works, and fast")), "slow is no use")
+        .expect("amended");
+    ann.release(&slug, None).expect("released");
+    ann.edit(&slug, None, &plan).expect("edited");
+    assert_eq!(fs::read_to_string(claimed(&bob, &slug).join(&path)).expect("read"), plan);
+}
+
+#[test]
+fn a_sub_session_whose_note_is_refused_is_not_drafted() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Parent");
+    let workspace = claimed(&ann, &slug);
+    lab.git(&workspace, &["checkout", "--quiet", "--detach"]);
+    let before = ann.see().expect("seen").slugs();
+    let refused = ann.sub(&slug, "child", true).expect_err("something else is checked out");
+    assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+    assert_eq!(ann.see().expect("seen").slugs(), before);
+}
+
+#[test]
+fn a_note_that_the_remote_refuses_is_said_to_be_written() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Noted");
+    let workspace = claimed(&ann, &slug);
+    let hook = lab.hub().join("hooks/pre-receive");
+    fs::write(&hook, "#!/bin/sh\nexit 1\n").expect("written");
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let refused = ann.note(&slug, Note::Log, "once").expect_err("the remote takes nothing");
+    assert!(refused.message().contains("written down in worklog.md here"), "{refused}");
+    let log = workspace.join(format!("_AGENTS/sessions/active/{slug}/worklog.md"));
+    assert!(fs::read_to_string(log).expect("read").contains("once"));
+}
+
+#[test]
+fn a_workspace_of_a_sparse_clone_has_its_session() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    for name in ["one/a", "two/b"] {
+        fs::create_dir_all(dir.join(name).parent().expect("a directory")).expect("made");
+        fs::write(dir.join(name), "a\n").expect("written");
+    }
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "two directories"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    lab.git(&dir, &["sparse-checkout", "set", "one"]);
+    let ann = work(&dir);
+    let slug = planned(&ann, "Sparse");
+    let workspace = claimed(&ann, &slug);
+    assert!(workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md")).is_file());
+    assert!(workspace.join("one/a").is_file() && !workspace.join("two/b").exists(), "it is as sparse");
+    assert!(!dir.join("_AGENTS").exists(), "and so is the checkout, as before");
+    fs::write(workspace.join("one/a"), "done\n").expect("written");
+    lab.git(&workspace, &["commit", "--quiet", "--all", "-m", &format!("[{slug}] feat: done")]);
+    assert_eq!(ann.status(&slug).expect("told").refused, [""; 0]);
+    ann.complete(&slug, None).expect("completed");
+    assert!(!workspace.exists());
+    assert_eq!(ann.see().expect("seen").tree.state(&slug), Some(State::Completed));
+}
