@@ -11,13 +11,13 @@ use std::{
 use sess_core::mention::first_of;
 
 use crate::{
-    Error, Git, Move, Oid, PLAN_FILE, Phase, Result, Slug, State, Work,
+    Error, Git, Move, Oid, PLAN_FILE, Phase, Repo, Result, Slug, State, Work,
     git::words_of,
     guard::{self, TRUST_COMMAND},
     projecting::ENV_FILE,
     repo::MADE_FROM_FILE,
     state::SESSIONS_DIR,
-    tree::PLAIN,
+    tree::{File, mode_here},
     writing::write_whole,
 };
 
@@ -106,6 +106,11 @@ impl Work {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let dir = workspace.join(".git");
         dir.is_dir() && real(&dir) != real(&self.repo.common)
+    }
+
+    /// Returns the repository that a workspace is of: a clone of its own has objects of its own.
+    pub(crate) fn repo_of(&self, workspace: &Path) -> Result<Repo> {
+        if self.is_clone(workspace) { Repo::find_here(workspace) } else { Ok(self.repo.clone()) }
     }
 
     /// Returns the workspace of a session, if it is there.
@@ -352,7 +357,7 @@ impl Work {
             }
         }
         if self.repo.has_hooks()? {
-            crate::Repo::find_here(path)?.install_hooks(&mut crate::InitReport::default())?;
+            Repo::find_here(path)?.install_hooks(&mut crate::InitReport::default())?;
         }
         // It is the same owner's, however many clones there are.
         let dir = path.join(".git/intersession");
@@ -508,34 +513,38 @@ impl Work {
         if !told.lines().any(|line| line == format!("Session: {slug}")) {
             return Ok(false);
         }
+        let repo = self.repo_of(workspace)?;
+        let tip = git.oid(["rev-parse", "--verify", "HEAD^{commit}"])?;
+        let parent = repo.commit(&format!("{tip}^"))?;
         let dirs = [State::Active.dir_of(slug), crate::state::learnings_dir(slug)];
         let mut is_any = false;
         for name in changed {
             if !dirs.iter().any(|dir| name.starts_with(&format!("{dir}/"))) || !is_inside(workspace, name) {
                 continue;
             }
-            let at = |commit: &str| -> Result<Option<String>> {
-                let found = git.run(["rev-parse", "--verify", "--quiet", &format!("{commit}:{name}")])?;
-                Ok(found.is_ok().then(|| found.text().trim().to_owned()))
+            let at = |commit: Option<&Oid>| -> Result<Option<File>> {
+                let Some(commit) = commit else { return Ok(None) };
+                Ok(repo.files_of(commit.as_str(), name)?.remove(name))
             };
-            let (before, now) = (at("HEAD^")?, at("HEAD")?);
+            let (before, now) = (at(parent.as_ref())?, at(Some(&tip))?);
             let path = workspace.join(name);
             let here = match path.is_file() {
-                true => Some(
-                    git.text(["hash-object", "--no-filters", "--", &path.to_string_lossy()])?
-                        .trim()
-                        .to_owned(),
-                ),
+                true => Some(git.oid(["hash-object", "--no-filters", "--", &path.to_string_lossy()])?),
                 false => None,
             };
             let staged = git.text(["ls-files", "--stage", "-z", "--", name])?;
-            let staged = staged.split(' ').nth(1).map(str::to_owned);
-            let Some(blob) = now.clone().filter(|_| before != now && here == before) else { continue };
-            if staged != before && staged != now {
+            let staged = staged.split(' ').nth(1).and_then(|oid| oid.parse::<Oid>().ok());
+            let [oid_before, oid_now] = [&before, &now].map(|file| file.as_ref().map(|file| &file.oid));
+            let is_behind = before != now
+                && here.as_ref() == oid_before
+                && [oid_before, oid_now].contains(&staged.as_ref());
+            // Links lead out of what the session has.
+            let Some(File { mode, oid }) = now.filter(|file| is_behind && file.mode.starts_with("100"))
+            else {
                 continue;
-            }
-            put(&path, &git.run(["cat-file", "blob", &blob])?.stdout, OPEN_MODE)?;
-            git.text(["update-index", "--add", "--cacheinfo", &format!("{PLAIN},{blob},{name}")])?;
+            };
+            put(&path, &repo.bytes_of(&oid)?, mode_here(&mode))?;
+            git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
             is_any = true;
         }
         if is_any {

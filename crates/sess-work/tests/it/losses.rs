@@ -498,3 +498,54 @@ fn a_workspace_that_was_moved_goes_with_its_session_all_the_same() {
     let done = ann.complete(&slug, None).expect("completed");
     assert!(!moved.exists(), "{:?}", done.notices);
 }
+
+/// Takes a file of a workspace back to where the commit before has it, as a verb leaves it that was killed right after
+/// it committed.
+fn left_behind(lab: &Lab, workspace: &Path, file: &str) {
+    lab.git(workspace, &["reset", "--quiet", "HEAD^", "--", file]);
+    match lab.git(workspace, &["ls-files", "--", file]).is_empty() {
+        true => fs::remove_file(workspace.join(file)).expect("removed"),
+        false => drop(lab.git(workspace, &["checkout", "--quiet", "--", file])),
+    }
+}
+
+#[test]
+fn a_file_that_git_cannot_read_is_not_emptied_when_a_workspace_catches_up() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Missing");
+    let workspace = claimed(&ann, &slug);
+    ann.note(&slug, Note::Log, "it was written down").expect("logged");
+    let file = format!("_AGENTS/sessions/active/{slug}/worklog.md");
+    left_behind(&lab, &workspace, &file);
+    let before = fs::read_to_string(workspace.join(&file)).expect("a worklog");
+    let blob = lab.git(&workspace, &["rev-parse", &format!("HEAD:{file}")]);
+    fs::remove_file(dir.join(".git/objects").join(&blob[..2]).join(&blob[2..])).expect("it was a loose one");
+
+    let error = ann.note(&slug, Note::Log, "more").expect_err("what was committed is damaged");
+    assert!(error.message().contains(&blob), "{error}");
+    assert_eq!(fs::read_to_string(workspace.join(&file)).expect("a worklog"), before);
+}
+
+#[test]
+fn a_script_is_executable_after_a_workspace_caught_up() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Script");
+    let workspace = claimed(&ann, &slug);
+    let file = format!("_AGENTS/sessions/active/{slug}/check");
+    fs::write(workspace.join(&file), "#!/bin/sh\n").expect("written");
+    fs::set_permissions(workspace.join(&file), fs::Permissions::from_mode(0o755)).expect("set");
+    lab.git(&workspace, &["add", "."]);
+    let message = format!("[{slug}] feat: a check\n\nSession: {slug}");
+    lab.git(&workspace, &["commit", "--quiet", "-m", &message]);
+    left_behind(&lab, &workspace, &file);
+
+    ann.note(&slug, Note::Log, "gone on").expect("logged");
+    let mode = fs::metadata(workspace.join(&file)).expect("it is there again").permissions().mode();
+    assert_ne!(mode & 0o100, 0, "{mode:o}");
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+    assert!(lab.git(&workspace, &["ls-files", "--stage", "--", &file]).starts_with("100755 "));
+}
