@@ -263,11 +263,7 @@ impl Work {
         if !added.is_ok() {
             return Err(crate::git::failed(&asked, &added));
         }
-        let marked = git_dir_of(path).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
-        // It is known by its place, too.
-        if let Some(Err(error)) = marked {
-            tracing::debug!(%error, "a workspace is not marked");
-        }
+        mark(slug, path);
         Ok(())
     }
 
@@ -280,10 +276,9 @@ impl Work {
     pub(crate) fn restore_worktree(&self, slug: &Slug, path: &Path) -> Result<()> {
         let _turn = self.repo.lock("worktree")?;
         let failed = |error| Error::failed(format!("cannot repair {}: {error}", path.display()));
-        let repair =
-            || self.repo.git.run(["worktree", "repair", "--end-of-options", &path.to_string_lossy()]);
-        // All that one needs that was moved together with its repository.
-        repair()?;
+        // All that one needs that was moved together with its repository, or whose repair was stopped at last. It tells
+        // of other worktrees, too, so that only a look says what became of this one.
+        self.repo.git.run(["worktree", "repair", "--end-of-options", &path.to_string_lossy()])?;
         if !self.has_lost_git(path) {
             return Ok(());
         }
@@ -303,11 +298,19 @@ impl Work {
         let add = ["worktree", "add", "--force", "--quiet", "--no-checkout", "--end-of-options"];
         self.repo.git.text(add.into_iter().chain([&*place, &*branch]))?;
         self.repo.git.at(&new).text(["read-tree", "HEAD"])?;
+        // What said so is lost with the rest, and one that was there before the session stays unmarked.
+        if self.is_made_for(slug, path) {
+            mark(slug, &new);
+        }
+        let leads_there = fs::read(new.join(".git")).map_err(failed)?;
+        let kept = git_dir_of(&new)
+            .ok_or_else(|| Error::failed(format!("git did not make {} a worktree", new.display())))?;
+        let link = fs::canonicalize(path).map_err(failed)?.join(".git");
+        fs::write(kept.join("gitdir"), [link.as_os_str().as_encoded_bytes(), b"\n"].concat())
+            .map_err(failed)?;
+        fs::remove_dir_all(&new).map_err(failed)?;
         // Last, because it says that nothing is lost any more.
-        fs::rename(new.join(".git"), path.join(".git")).map_err(failed)?;
-        fs::remove_dir(&new).map_err(failed)?;
-        repair()?;
-        Ok(())
+        write_whole(&link, &leads_there, OPEN_MODE).map_err(failed)
     }
 
     /// Returns the remote that a clone of its own talks to.
@@ -728,6 +731,15 @@ impl Work {
 fn git_dir_of(checkout: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(checkout.join(".git")).ok()?;
     text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place))
+}
+
+/// Writes down, beside what git keeps of a worktree, which session it was made for.
+fn mark(slug: &Slug, worktree: &Path) {
+    let marked = git_dir_of(worktree).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
+    // It is known by its place, too.
+    if let Some(Err(error)) = marked {
+        tracing::debug!(%error, "a workspace is not marked");
+    }
 }
 
 /// Fails when git says of a file that it goes through one of these filters.
