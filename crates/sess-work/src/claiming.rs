@@ -6,7 +6,7 @@ use sess_core::Timestamp;
 
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Land, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result,
-    Seen, Slug, Standing, State, Verb, Work,
+    Seen, Slug, State, Verb, Work,
     git::pause,
     projecting::{ENV_FILE, Step, message},
     repo::{CLAIMS, random_hex},
@@ -435,22 +435,26 @@ impl Work {
     pub(crate) fn shared(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<Record> {
         let branch = self.branch_move(slug, seen)?;
         let record = self.replaced(record, |_| {}, branch.as_slice(), false)?;
-        self.make_up(seen);
+        self.make_up(seen, &record, branch.and_then(|step| step.to));
         Ok(record)
     }
 
     /// Brings directories to where their claims say they belong, if some are not there: whoever could not push does
     /// that later, and so does whoever comes next. Where it still cannot be done, others will.
-    fn make_up(&self, seen: &Seen) {
-        let is_behind = |slug: &Slug| match seen.standing(slug) {
-            Standing::Pending { to, .. } => to != State::Completed,
-            _ => false,
-        };
+    ///
+    /// `record` and `tip` are what the caller's own session came to have since it was seen. What others moved since is
+    /// found when the base does not move from where it was, or put right by whoever comes next.
+    fn make_up(&self, seen: &Seen, record: &Record, tip: Option<Oid>) {
         // By pull requests it comes with the work.
-        if self.settings.land == Land::Pr || !seen.slugs().iter().any(is_behind) {
+        if self.settings.land == Land::Pr || seen.slugs().iter().all(|slug| seen.behind(slug).is_none()) {
             return;
         }
-        if let Err(error) = self.roll_forward() {
+        let (mut seen, slug) = (seen.clone(), &record.claim.slug);
+        seen.view.claims.insert(slug.clone(), record.clone());
+        if let Some(tip) = tip {
+            seen.view.branches.insert(slug.clone(), tip);
+        }
+        if let Err(error) = self.roll_forward_from(seen) {
             tracing::debug!(%error, "what the claims say is not shown yet");
         }
     }

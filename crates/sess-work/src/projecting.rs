@@ -341,11 +341,7 @@ impl Work {
             if only.is_some_and(|only| *only != slug) {
                 continue;
             }
-            let Standing::Pending { claim, to } = seen.standing(&slug) else { continue };
-            // What a claim says is done, but is not on the base, has to be landed again by a person.
-            if to == State::Completed {
-                continue;
-            }
+            let Some((claim, to)) = seen.behind(&slug) else { continue };
             steps.push(self.projection(seen, &slug, &claim, to)?);
         }
         Ok(steps)

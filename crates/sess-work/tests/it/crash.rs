@@ -443,3 +443,20 @@ fn a_claim_looks_at_the_remote_once() {
     let fetches = words.lines().filter(|line| line.contains(" fetch ")).count();
     assert_eq!(fetches, 1, "{words}");
 }
+
+#[test]
+fn a_note_that_makes_up_for_a_claim_that_is_not_shown_looks_at_the_remote_once() {
+    let stage = Stage::new();
+    let slug = planned_many(&stage.lab, "unshown", 1).remove(0);
+    let hook = stage.lab.hub().join("hooks/update");
+    fs::create_dir_all(stage.lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, "#!/bin/sh\n[ $1 != refs/heads/main ]\n").expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    stage.prepare("note", &slug);
+    fs::remove_file(&hook).expect("removed");
+    stage.run("note", &stage.ann, &slug, "never");
+    assert_eq!(work(&stage.bob).see().expect("seen").tree.state(&slug), Some(State::Active));
+    let words = fs::read_to_string(stage.lab.path().join("count.words")).expect("written down");
+    let fetches = words.lines().filter(|line| line.contains(" fetch ")).count();
+    assert_eq!(fetches, 1, "{words}");
+}

@@ -485,6 +485,49 @@ fn what_could_not_be_shown_is_shown_with_the_next_verb() {
 }
 
 #[test]
+fn what_could_not_be_shown_is_shown_upon_what_others_did_since_it_was_seen() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (slug, other) = (planned(&ann, "Later"), planned(&bob, "Theirs"));
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    let hook = |name: &str, script: &str| {
+        let path = lab.hub().join("hooks").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        path
+    };
+    let closed = hook("update", "[ $1 != refs/heads/main ]");
+    claimed(&ann, &slug);
+    bob.claim(&other, &ClaimOptions::default()).expect("claimed, and not shown either");
+    // As soon as Ann's claim is renewed, somebody has pushed, and Bob has given his session back.
+    let hand = lab.clone_named("hand");
+    fs::write(hand.join("hand.txt"), "by hand\n").expect("written");
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "by hand"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:hand"]);
+    let claim = format!("refs/intersession/claims/{other}");
+    let held = lab.git(&lab.hub(), &["rev-parse", &claim]);
+    bob.release(&other, None).expect("given back");
+    let released = lab.git(&lab.hub(), &["rev-parse", &claim]);
+    lab.git(&lab.hub(), &["update-ref", &claim, &held]);
+    fs::remove_file(closed).expect("removed");
+    let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    hook(
+        "post-receive",
+        &format!(
+            "grep -q claims/{slug} || exit 0\nrm hooks/post-receive\n\
+             git update-ref refs/heads/main hand {main} && git update-ref {claim} {released} {held}"
+        ),
+    );
+    ann.note(&slug, Note::Log, "gone on").expect("logged");
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.tree.state(&slug), Some(sess_work::State::Active));
+    assert_eq!(seen.tree.state(&other), Some(sess_work::State::Planned), "it follows the claim as it is now");
+    assert_eq!(lab.git(&lab.hub(), &["show", "main:hand.txt"]), "by hand");
+}
+
+#[test]
 fn a_workspace_that_was_moved_goes_with_its_session_all_the_same() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
