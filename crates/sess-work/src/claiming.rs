@@ -7,6 +7,7 @@ use sess_core::Timestamp;
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Land, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result,
     Seen, Slug, State, Verb, Work,
+    brief::plain_ended,
     git::pause,
     projecting::{ENV_FILE, Step, message},
     repo::{CLAIMS, random_hex},
@@ -717,8 +718,7 @@ impl Work {
                 })?
             }
         };
-        // A checkout, or an editor, may have lines end as on Windows: plans are kept without.
-        let text = text.replace("\r\n", "\n");
+        let text = plain_ended(&text);
         // Whoever takes the session later has to be able to work by it.
         Brief::parse(&text)
             .and_then(|brief| brief.check_ready(slug))

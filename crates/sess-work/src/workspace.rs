@@ -12,6 +12,7 @@ use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Move, Oid, PLAN_FILE, Phase, Repo, Result, Slug, State, Work,
+    brief::plain_ended,
     git::words_of,
     guard::{self, TRUST_COMMAND},
     projecting::ENV_FILE,
@@ -807,7 +808,7 @@ fn make_plain(git: &Git, dir: &str, entry: &fs::DirEntry) {
         return;
     }
     let Some(text) = fs::read_to_string(&path).ok().filter(|text| text.contains("\r\n")) else { return };
-    let written = write_whole(&path, text.replace("\r\n", "\n").as_bytes(), OPEN_MODE)
+    let written = write_whole(&path, plain_ended(&text).as_bytes(), OPEN_MODE)
         .map_err(|error| Error::failed(error.to_string()))
         // By its size alone git would take it for changed.
         .and_then(|()| git.text(["update-index", "--", &name]));
