@@ -445,6 +445,22 @@ fn a_plan_whose_lines_end_as_on_windows_in_a_checkout_is_the_same_plan() {
 }
 
 #[test]
+fn whoever_only_asks_about_a_plan_writes_nothing_into_the_repository() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Asked");
+    let workspace = claimed(&ann, &slug);
+    let file = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    fs::remove_file(&file).expect("removed");
+    fs::write(&file, "# Not yet what it will be\n").expect("written");
+    let refused = ann.drift(&slug).expect("a drift").refused;
+    assert!(refused.iter().any(|told| told.contains("was changed")), "{refused:?}");
+    let blob = lab.git(&workspace, &["hash-object", "--", &file.to_string_lossy()]);
+    let known = lab.git(&workspace, &["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    assert!(!known.contains(&blob), "what somebody is typing is kept");
+}
+
+#[test]
 fn an_adoption_that_was_stopped_is_gone_on_with_by_the_command_that_is_told() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
