@@ -32,7 +32,7 @@ const NAMED_MAX: usize = 5;
 const FROZEN_MODE: u32 = 0o444;
 const OPEN_MODE: u32 = 0o644;
 /// Says which session a worktree was made for, beside what git keeps of it.
-const MADE_FOR_FILE: &str = "intersession-made-for";
+pub(crate) const MADE_FOR_FILE: &str = "intersession-made-for";
 
 /// What kind of checkout somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
