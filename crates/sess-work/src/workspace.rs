@@ -74,7 +74,7 @@ impl Work {
             true => {
                 workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file().then(|| slug.to_string())
             }
-            false => git_dir_of(workspace).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok()),
+            false => linked_dir(workspace).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok()),
         };
         made_for.is_some_and(|made_for| made_for == slug.as_str()) || workspace == self.usual_path(slug)
     }
@@ -92,7 +92,7 @@ impl Work {
             return id.is_ok_and(|id| id.trim() == self.owner.clone);
         }
         let real = |path: &Path| fs::canonicalize(path).ok();
-        let place = git_dir_of(checkout);
+        let place = linked_dir(checkout);
         // A worktree's own directory is two levels below what all share.
         let common = place.as_ref().and_then(|place| place.parent()?.parent()).and_then(real);
         common.is_some() && common == real(&self.repo.common)
@@ -270,7 +270,7 @@ impl Work {
 
     /// Whether a workspace has lost what git keeps of a worktree in the repository.
     pub(crate) fn has_lost_git(&self, workspace: &Path) -> bool {
-        git_dir_of(workspace).is_some_and(|place| !place.exists())
+        linked_dir(workspace).is_some_and(|place| !place.exists())
     }
 
     /// Gives a workspace back what git keeps of a worktree. Its files stay as they are.
@@ -304,7 +304,7 @@ impl Work {
             mark(slug, &new);
         }
         let leads_there = fs::read(new.join(".git")).map_err(failed)?;
-        let kept = git_dir_of(&new)
+        let kept = linked_dir(&new)
             .ok_or_else(|| Error::failed(format!("git did not make {} a worktree", new.display())))?;
         let link = fs::canonicalize(path).map_err(failed)?.join(".git");
         fs::write(kept.join("gitdir"), [link.as_os_str().as_encoded_bytes(), b"\n"].concat())
@@ -728,15 +728,16 @@ impl Work {
     }
 }
 
-/// Returns where git keeps what it knows of a worktree, as its checkout says.
-fn git_dir_of(checkout: &Path) -> Option<PathBuf> {
+/// Returns where git keeps what it knows of a worktree, as its checkout says, also when nothing is there any more; git
+/// itself says it with [`Repo::git_dir_of`].
+fn linked_dir(checkout: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(checkout.join(".git")).ok()?;
     text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place))
 }
 
 /// Writes down, beside what git keeps of a worktree, which session it was made for.
 fn mark(slug: &Slug, worktree: &Path) {
-    let marked = git_dir_of(worktree).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
+    let marked = linked_dir(worktree).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
     // It is known by its place, too.
     if let Some(Err(error)) = marked {
         tracing::debug!(%error, "a workspace is not marked");
