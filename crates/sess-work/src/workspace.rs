@@ -70,13 +70,13 @@ impl Work {
     /// Whether a workspace was made for a session, and was not there before.
     pub(crate) fn is_made_for(&self, slug: &Slug, workspace: &Path) -> bool {
         // It may have been moved since, and so may the place for all of them.
-        let made_for = match self.is_clone(workspace) {
-            true => {
-                workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file().then(|| slug.to_string())
-            }
-            false => linked_dir(workspace).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok()),
+        let is_marked = match self.is_clone(workspace) {
+            true => workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file(),
+            false => linked_dir(workspace)
+                .and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok())
+                .is_some_and(|made_for| made_for == slug.as_str()),
         };
-        made_for.is_some_and(|made_for| made_for == slug.as_str()) || workspace == self.usual_path(slug)
+        is_marked || workspace == self.usual_path(slug)
     }
 
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
