@@ -261,7 +261,7 @@ impl Work {
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
         // Whoever goes on with one that came too late would make it count.
-        if seen.is_doubtful(slug) && !self.was_shown(record, &seen.view.base)? {
+        if self.late(slug, seen)?.is_some() {
             let base = &self.repo.base;
             return Err(Error::wrong_state(format!(
                 "{slug} is yours, and {base} shows something else: the claim may have come too late"
