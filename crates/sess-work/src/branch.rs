@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs};
 
 use crate::{
     Claim, Error, Move, Note, Oid, PLAN_FILE, Record, Result, Seen, Slug, State, Work,
+    checkout::{is_inside, put, tidy_sessions},
     git::words_of,
     projecting::{ENV_FILE, message},
     refs::read_all,
     tree::{Edit, File, PLAIN, mode_here},
-    workspace::{is_inside, put, tidy_sessions},
 };
 
 /// What a session goes on with in the place of a clone's own branch.

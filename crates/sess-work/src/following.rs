@@ -10,9 +10,9 @@ use std::{
 
 use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
+    checkout::{status_command, tidy_sessions},
     git::words_of,
     projecting::Step,
-    workspace::{status_command, tidy_sessions},
     writing::write_whole,
 };
 

@@ -24,6 +24,7 @@ mod archive;
 mod blame;
 mod branch;
 mod chaining;
+mod checkout;
 mod claiming;
 mod committing;
 mod context;
