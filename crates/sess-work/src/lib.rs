@@ -36,6 +36,7 @@ mod gc;
 mod hooks;
 mod init;
 mod kb;
+mod keeping;
 mod landing;
 mod listing;
 mod notes;
