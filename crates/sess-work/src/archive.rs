@@ -2,7 +2,7 @@
 
 use crate::{
     Claim, Kind, Move, Moved, Oid, PLAN_FILE, Record, Repo, Result, Seen, Slug, Standing, State, Work,
-    claiming::is_renewal,
+    keeping::is_renewal,
     refs::{LOG_LINE, read_claims},
 };
 

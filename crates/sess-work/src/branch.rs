@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs};
 
 use crate::{
     Claim, Error, Move, Note, Oid, PLAN_FILE, Record, Result, Seen, Slug, State, Work,
+    checkout::{is_inside, put, tidy_sessions},
     git::words_of,
     projecting::{ENV_FILE, message},
     refs::read_all,
-    tree::{Edit, File, PLAIN},
-    workspace::{is_inside, put, tidy_sessions},
+    tree::{Edit, File, PLAIN, mode_here},
 };
 
 /// What a session goes on with in the place of a clone's own branch.
@@ -27,11 +27,6 @@ pub(crate) struct Content {
 impl Content {
     pub(crate) fn plain(text: String) -> Self {
         Self { mode: PLAIN.to_owned(), bytes: text.into_bytes() }
-    }
-
-    /// Returns the mode that a file of a checkout has by that.
-    fn mode_here(&self) -> u32 {
-        if self.mode == PLAIN { 0o644 } else { 0o755 }
     }
 }
 
@@ -295,10 +290,9 @@ impl Work {
                 Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
                     .next(format!("sess work claim {slug}"))
             })?;
-        // A clone of its own has objects of its own.
         let repo = match &workspace {
-            Some(path) if self.is_clone(path) => crate::Repo::find_here(path)?,
-            _ => self.repo.clone(),
+            Some(path) => self.repo_of(path)?,
+            None => self.repo.clone(),
         };
         let files = &files(&|name| match &workspace {
             Some(path) if is_inside(path, name) && path.join(name).is_file() => {
@@ -330,7 +324,7 @@ impl Work {
             for (edit, (name, content)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
-                put(&path.join(name), &content.bytes, content.mode_here())?;
+                put(&path.join(name), &content.bytes, mode_here(mode))?;
             }
             tidy_sessions(&git);
         }

@@ -231,7 +231,12 @@ fn wrong_field(yaml: &str) -> Option<String> {
 
 /// Returns a text without the mark that some editors begin it with, and with one kind of line endings.
 fn plain(text: &str) -> String {
-    text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
+    plain_ended(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Returns a text whose lines end as they are kept, whatever a checkout or an editor made of them.
+pub(crate) fn plain_ended(text: &str) -> String {
+    text.replace("\r\n", "\n")
 }
 
 /// Returns all of both lists when the first lacks something of the second.

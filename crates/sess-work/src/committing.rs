@@ -1,8 +1,8 @@
 //! Committing what lies changed in a workspace, for whoever cannot run git there.
 
 use crate::{
-    Error, Git, Oid, Result, Slug, Verb, Work, git::failed, projecting::message, templates::one_line,
-    workspace::status_command,
+    Error, Git, Oid, Result, Slug, Verb, Work, checkout::status_command, git::failed, projecting::message,
+    templates::one_line,
 };
 
 impl Work {

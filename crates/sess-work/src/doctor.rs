@@ -65,7 +65,7 @@ impl Work {
     }
 
     fn checkup(&self, seen: &Seen) -> Result<Checkup> {
-        let rows = seen.slugs().into_iter().map(|slug| self.check_row(slug, seen)).collect();
+        let rows = seen.slugs().into_iter().map(|slug| self.check_row(slug, seen)).collect::<Result<_>>()?;
         let mut findings = Vec::new();
         if seen.view.is_old {
             findings.push(format!(
@@ -102,12 +102,14 @@ impl Work {
         Ok(self.settings.land != Land::Pr && self.lock_edit(seen, None)?.is_some())
     }
 
-    fn check_row(&self, slug: Slug, seen: &Seen) -> CheckRow {
+    fn check_row(&self, slug: Slug, seen: &Seen) -> Result<CheckRow> {
         let now = self.now();
         let repair = || Some("sess work doctor --repair".to_owned());
         let standing = seen.standing(&slug);
         let has_plan = seen.tree.entries.get(&slug).is_some_and(|entry| entry.files.contains_key(PLAN_FILE));
+        let lateness = self.lateness(&slug, seen)?;
         let (meaning, next) = match &standing {
+            _ if let Some(lateness) = lateness => (lateness.to_owned(), repair()),
             _ if seen.damage(&slug).is_some() => ("its claim is damaged".to_owned(), repair()),
             Standing::Unknown => ("it was here once, and its directory was removed".to_owned(), None),
             Standing::Rests(state) if !has_plan => (
@@ -134,9 +136,6 @@ impl Work {
                     Some(next),
                 )
             }
-            Standing::Pending { .. } if seen.is_doubtful(&slug) => {
-                ("its claim may have come too late: the next verb ends it then".to_owned(), repair())
-            }
             Standing::Pending { to, .. } if self.settings.land == Land::Pr => (
                 format!(
                     "its claim is ahead of its directory, which goes to {to}/ when somebody pushes to {}",
@@ -160,7 +159,7 @@ impl Work {
             }
         };
         let claim = seen.record(&slug).map(|record| told_shortly(&record.claim));
-        CheckRow { directory: seen.tree.state(&slug), claim, meaning, next, repaired: false, slug }
+        Ok(CheckRow { directory: seen.tree.state(&slug), claim, meaning, next, repaired: false, slug })
     }
 
     /// Names the workspaces that are nobody's any more, or somebody else's by now.

@@ -13,9 +13,9 @@ use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
+    checkout::{NAMED_MAX, status_command, tidy_sessions},
     git::words_of,
     projecting::Step,
-    workspace::{NAMED_MAX, status_command, tidy_sessions},
     writing::write_whole,
 };
 

@@ -14,6 +14,7 @@ use crate::{
     policy::{foreign_knowledge, learn_command},
     refs::read_all,
     state::KNOWLEDGE_DIR,
+    workspace::MADE_FOR_FILE,
     writing::write_whole,
 };
 
@@ -374,10 +375,10 @@ impl Repo {
     }
 
     /// Removes what was written down about workspaces.
-    pub(crate) fn forget_fences(&self) -> Result<()> {
+    pub(crate) fn forget_marks(&self) -> Result<()> {
         let Ok(entries) = fs::read_dir(self.common.join("worktrees")) else { return Ok(()) };
-        for entry in entries.flatten() {
-            let path = entry.path().join(FENCE_FILE);
+        let dirs = entries.flatten().map(|entry| entry.path());
+        for path in dirs.flat_map(|dir| [FENCE_FILE, MADE_FOR_FILE].map(|name| dir.join(name))) {
             if path.exists() {
                 fs::remove_file(&path)
                     .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))?;

@@ -235,7 +235,7 @@ impl Work {
                 self.repo.base
             ));
         }
-        self.repo.forget_fences()?;
+        self.repo.forget_marks()?;
         let own = self.repo.own_dir()?;
         fs::remove_dir_all(&own).map_err(|error| {
             Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")

@@ -10,14 +10,15 @@ use sess_core::mention::first_of;
 
 use crate::{
     Brief, Claim, Error, Kind, Land, Landed, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
-    Slug, Standing, State, Verb, Work, drafting,
+    Slug, Standing, State, Verb, Work,
+    checkout::status_command,
+    drafting,
     git::{pause, words_of},
     policy::BasePlan,
     projecting::{ENV_FILE, Step, message},
     state::SESSIONS_DIR,
     templates::{self, one_line},
     tree::{Edit, File, PLAIN},
-    workspace::status_command,
 };
 
 /// How long landing is tried for, while others land, too.

@@ -140,15 +140,15 @@ impl Work {
             let text = |bytes: &Option<Vec<u8>>| {
                 bytes.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
             };
-            rows.extend(self.row(slug, seen, text(plan).as_deref(), text(log).as_deref()));
+            rows.extend(self.row(slug, seen, text(plan).as_deref(), text(log).as_deref())?);
         }
         rows.sort_by(|one, other| (one.state, &one.slug).cmp(&(other.state, &other.slug)));
         Ok(rows)
     }
 
-    fn row(&self, slug: Slug, seen: &Seen, plan: Option<&str>, log: Option<&str>) -> Option<Row> {
+    fn row(&self, slug: Slug, seen: &Seen, plan: Option<&str>, log: Option<&str>) -> Result<Option<Row>> {
         let standing = seen.standing(&slug);
-        let state = standing.state()?;
+        let Some(state) = standing.state() else { return Ok(None) };
         let parsed = plan.map(Brief::parse);
         let unreadable = match &parsed {
             Some(parsed) => parsed.as_ref().err().map(ToString::to_string),
@@ -163,15 +163,13 @@ impl Work {
         let waits_for = if state.is_editable() { claiming::unmet(&brief, seen) } else { Vec::new() };
         let now = self.now();
         let damage = seen.damage(&slug);
-        let note = trouble(&slug, seen).or_else(|| match &standing {
-            Standing::Pending { .. } if seen.is_doubtful(&slug) => {
-                Some("its claim may have come too late: the next verb ends it then".to_owned())
-            }
+        let told = self.lateness(&slug, seen)?.map(str::to_owned).or_else(|| trouble(&slug, seen));
+        let note = told.or_else(|| match &standing {
             Standing::Pending { .. } => Some("the directory follows its claim with the next verb".to_owned()),
             Standing::Merged(_) => Some("it is merged, and its claim ends with the next verb".to_owned()),
             _ => unready.clone(),
         });
-        Some(Row {
+        Ok(Some(Row {
             ready: state == State::Planned
                 && unready.is_none()
                 && damage.is_none()
@@ -190,7 +188,13 @@ impl Work {
                 .map(|line| line[2..].to_owned()),
             slug,
             state,
-        })
+        }))
+    }
+
+    /// Says so when a session's claim seems to have come too late, whether its directory is elsewhere or gone.
+    pub(crate) fn lateness(&self, slug: &Slug, seen: &Seen) -> Result<Option<&'static str>> {
+        let late = self.late(slug, seen)?;
+        Ok(late.map(|_| "its claim may have come too late: the next verb ends it then"))
     }
 
     pub(crate) fn holder(&self, claim: &Claim, now: Timestamp) -> Holder {

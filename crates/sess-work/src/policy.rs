@@ -6,6 +6,7 @@ use sess_core::mention::first_of;
 
 use crate::{
     Brief, Claim, Error, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
+    brief::plain_ended,
     claim::folded,
     projecting::LOCK_FILE,
     state::{KNOWLEDGE_DIR, SESSIONS_DIR, learnings_dir},
@@ -128,8 +129,8 @@ impl Work {
         let bytes = std::fs::read(file)
             .map_err(|error| Error::failed(format!("cannot read {}: {error}", file.display())))?;
         match String::from_utf8(bytes) {
-            Ok(text) => self.repo.write_blob(text.replace("\r\n", "\n").as_bytes()),
-            Err(error) => self.repo.write_blob(error.as_bytes()),
+            Ok(text) => self.repo.blob_name(plain_ended(&text).as_bytes()),
+            Err(error) => self.repo.blob_name(error.as_bytes()),
         }
     }
 

@@ -274,10 +274,7 @@ impl Work {
         // The base and the claims are read one after the other, while others move both: what another look finds is so.
         *seen = self.see()?;
         for slug in seen.slugs() {
-            let Some(record) = seen.record(&slug).filter(|_| seen.is_doubtful(&slug)) else { continue };
-            if self.was_shown(record, &seen.view.base)? {
-                continue;
-            }
+            let Some(record) = self.late(&slug, seen)? else { continue };
             match self.ended_late(record)? {
                 Some(now) => drop(seen.view.claims.insert(slug, now)),
                 None => drop(seen.view.claims.remove(&slug)),
@@ -286,8 +283,14 @@ impl Work {
         Ok(())
     }
 
+    /// Returns a session's claim if it came too late, as far as this look at everything tells.
+    pub(crate) fn late<'a>(&self, slug: &Slug, seen: &'a Seen) -> Result<Option<&'a Record>> {
+        let Some(record) = seen.record(slug).filter(|_| seen.is_doubtful(slug)) else { return Ok(None) };
+        Ok(if self.was_shown(record, &seen.view.base)? { None } else { Some(record) })
+    }
+
     /// Whether the base has shown a claim: what is not as it says then was moved by hand.
-    pub(crate) fn was_shown(&self, record: &Record, base: &Oid) -> Result<bool> {
+    fn was_shown(&self, record: &Record, base: &Oid) -> Result<bool> {
         let claim = &record.claim;
         // What was rewritten, or is beyond the end of a shallow clone, tells nothing.
         if !self.repo.is_ancestor(&claim.base_commit, base)? {
@@ -341,11 +344,7 @@ impl Work {
             if only.is_some_and(|only| *only != slug) {
                 continue;
             }
-            let Standing::Pending { claim, to } = seen.standing(&slug) else { continue };
-            // What a claim says is done, but is not on the base, has to be landed again by a person.
-            if to == State::Completed {
-                continue;
-            }
+            let Some((claim, to)) = seen.behind(&slug) else { continue };
             steps.push(self.projection(seen, &slug, &claim, to)?);
         }
         Ok(steps)

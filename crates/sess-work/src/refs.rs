@@ -490,6 +490,11 @@ impl Repo {
     pub(crate) fn write_blob(&self, bytes: &[u8]) -> Result<Oid> {
         self.git.feed_oid(["hash-object", "-w", "--stdin"], bytes)
     }
+
+    /// Returns the name that bytes have once they are written, and writes nothing.
+    pub(crate) fn blob_name(&self, bytes: &[u8]) -> Result<Oid> {
+        self.git.feed_oid(["hash-object", "--stdin"], bytes)
+    }
 }
 
 /// How often refs that are where they were are tried to be moved.
@@ -529,11 +534,15 @@ fn judge(moves: &[Move], now: impl Fn(&str) -> Result<Option<Oid>>, words: &str)
 pub(crate) fn read_claims(git: &Git, oids: &[&Oid]) -> Result<Vec<Option<Vec<u8>>>> {
     let names: Vec<String> = oids.iter().map(|oid| format!("{oid}^{{commit}}")).collect();
     let read = read_all(git, &names)?.into_iter();
-    // Its parents and who made it, its subject, and the record.
-    let told = |commit: Vec<u8>| {
-        Some(String::from_utf8_lossy(&commit).splitn(3, "\n\n").nth(2)?.to_owned().into_bytes())
-    };
+    // Its parents and who made it, its subject, and the record: as it is, because bytes that were damaged would be
+    // taken for what somebody wrote.
+    let told = |commit: Vec<u8>| Some(after_blank_line(after_blank_line(&commit)?)?.to_owned());
     Ok(read.map(|commit| commit.and_then(told)).collect())
+}
+
+fn after_blank_line(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.windows(2).position(|pair| pair == b"\n\n")?;
+    bytes.get(end + 2..)
 }
 
 /// Reads objects by their names, in one go; `None` for what is not there.

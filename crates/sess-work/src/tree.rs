@@ -42,6 +42,11 @@ pub(crate) enum Edit {
 
 pub(crate) const PLAIN: &str = "100644";
 
+/// Returns the mode that a file of a checkout has by the one that git keeps.
+pub(crate) fn mode_here(mode: &str) -> u32 {
+    if mode == PLAIN { 0o644 } else { 0o755 }
+}
+
 impl Tree {
     pub fn state(&self, slug: &Slug) -> Option<State> {
         self.entries.get(slug).map(|entry| entry.state)
@@ -117,10 +122,12 @@ impl Repo {
     }
 
     pub(crate) fn text_of(&self, blob: &Oid) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes_of(blob)?).into_owned())
+    }
+
+    pub(crate) fn bytes_of(&self, blob: &Oid) -> Result<Vec<u8>> {
         let mut read = crate::refs::read_all(&self.git, &[blob.to_string()])?;
-        let bytes =
-            read.pop().flatten().ok_or_else(|| Error::failed(format!("the object {blob} is missing")))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        read.pop().flatten().ok_or_else(|| Error::failed(format!("the object {blob} is missing")))
     }
 
     /// Writes a text into the repository, to be put into a tree.

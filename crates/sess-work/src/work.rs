@@ -14,8 +14,8 @@ use serde::Deserialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Error, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, Tree, User, Verb, View, may,
-    standing, standing::is_contradicted, state::SESSIONS_DIR,
+    Claim, Error, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, State, Tree, User,
+    Verb, View, may, standing, standing::is_contradicted, state::SESSIONS_DIR,
 };
 
 /// What the user's own configuration says about work sessions.
@@ -94,6 +94,21 @@ impl Seen {
 
     pub fn record(&self, slug: &Slug) -> Option<&Record> {
         self.view.claims.get(slug)
+    }
+
+    /// Returns the claim that a session's directory has to follow, and the state that it leads to.
+    pub(crate) fn behind(&self, slug: &Slug) -> Option<(Box<Claim>, State)> {
+        match self.standing(slug) {
+            // What a claim says is done, but is not on the base, has to be landed again by a person.
+            Standing::Pending { to: State::Completed, .. } => None,
+            Standing::Pending { claim, to } => Some((claim, to)),
+            Standing::Unknown
+            | Standing::Rests(_)
+            | Standing::Held(_)
+            | Standing::Merged(_)
+            | Standing::Orphaned
+            | Standing::Lost(_) => None,
+        }
     }
 
     /// Whether a claim says something else than the directory, and is not just ahead of it.
@@ -246,7 +261,7 @@ impl Work {
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;
         // Whoever goes on with one that came too late would make it count.
-        if seen.is_doubtful(slug) && !self.was_shown(record, &seen.view.base)? {
+        if self.late(slug, seen)?.is_some() {
             let base = &self.repo.base;
             return Err(Error::wrong_state(format!(
                 "{slug} is yours, and {base} shows something else: the claim may have come too late"

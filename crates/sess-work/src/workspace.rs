@@ -1,37 +1,27 @@
-//! The place where one session's work is done: its branch, and a checkout of it apart from all others.
+//! The place where one session's work is done: where its checkout is, apart from all others, and how that is made,
+//! repaired and removed. What is in it is looked at in `checkout`.
 
 use std::{
-    collections::BTreeSet,
     fs,
     io::Write as _,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
-use sess_core::mention::first_of;
-
 use crate::{
-    Error, Git, Move, Oid, PLAN_FILE, Phase, Result, Slug, State, Work,
+    Error, Git, Move, Oid, Phase, Repo, Result, Slug, Work,
+    checkout::{OPEN_MODE, is_inside, status_command, tidy_sessions},
     git::words_of,
     guard::{self, TRUST_COMMAND},
-    projecting::ENV_FILE,
     repo::MADE_FROM_FILE,
-    state::SESSIONS_DIR,
-    tree::PLAIN,
     writing::write_whole,
 };
 
 /// Where workspaces are, below the top of the main checkout.
 const DIR: &str = ".sessions";
 /// Names what git does not track and a workspace needs all the same.
-const INCLUDE_FILE: &str = ".worktreeinclude";
-/// How many files a sentence names.
-pub(crate) const NAMED_MAX: usize = 5;
-/// Nobody changes a plan that is worked by.
-const FROZEN_MODE: u32 = 0o444;
-const OPEN_MODE: u32 = 0o644;
+pub(crate) const INCLUDE_FILE: &str = ".worktreeinclude";
 /// Says which session a worktree was made for, beside what git keeps of it.
-const MADE_FOR_FILE: &str = "intersession-made-for";
+pub(crate) const MADE_FOR_FILE: &str = "intersession-made-for";
 
 /// What kind of checkout somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,13 +59,13 @@ impl Work {
     /// Whether a workspace was made for a session, and was not there before.
     pub(crate) fn is_made_for(&self, slug: &Slug, workspace: &Path) -> bool {
         // It may have been moved since, and so may the place for all of them.
-        let made_for = match self.is_clone(workspace) {
-            true => {
-                workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file().then(|| slug.to_string())
-            }
-            false => git_dir_of(workspace).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok()),
+        let is_marked = match self.is_clone(workspace) {
+            true => workspace.join(".git/intersession").join(MADE_FROM_FILE).is_file(),
+            false => linked_dir(workspace)
+                .and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok())
+                .is_some_and(|made_for| made_for == slug.as_str()),
         };
-        made_for.is_some_and(|made_for| made_for == slug.as_str()) || workspace == self.usual_path(slug)
+        is_marked || workspace == self.usual_path(slug)
     }
 
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
@@ -91,7 +81,7 @@ impl Work {
             return id.is_ok_and(|id| id.trim() == self.owner.clone);
         }
         let real = |path: &Path| fs::canonicalize(path).ok();
-        let place = git_dir_of(checkout);
+        let place = linked_dir(checkout);
         // A worktree's own directory is two levels below what all share.
         let common = place.as_ref().and_then(|place| place.parent()?.parent()).and_then(real);
         common.is_some() && common == real(&self.repo.common)
@@ -106,6 +96,11 @@ impl Work {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let dir = workspace.join(".git");
         dir.is_dir() && real(&dir) != real(&self.repo.common)
+    }
+
+    /// Returns the repository that a workspace is of: a clone of its own has objects of its own.
+    pub(crate) fn repo_of(&self, workspace: &Path) -> Result<Repo> {
+        if self.is_clone(workspace) { Repo::find_here(workspace) } else { Ok(self.repo.clone()) }
     }
 
     /// Returns the workspace of a session, if it is there.
@@ -259,11 +254,7 @@ impl Work {
             return Err(crate::git::failed(&asked, &added));
         }
         self.check_out_sessions(path)?;
-        let marked = git_dir_of(path).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
-        // It is known by its place, too.
-        if let Some(Err(error)) = marked {
-            tracing::debug!(%error, "a workspace is not marked");
-        }
+        mark(slug, path);
         Ok(())
     }
 
@@ -279,17 +270,16 @@ impl Work {
 
     /// Whether a workspace has lost what git keeps of a worktree in the repository.
     pub(crate) fn has_lost_git(&self, workspace: &Path) -> bool {
-        git_dir_of(workspace).is_some_and(|place| !place.exists())
+        linked_dir(workspace).is_some_and(|place| !place.exists())
     }
 
     /// Gives a workspace back what git keeps of a worktree. Its files stay as they are.
     pub(crate) fn restore_worktree(&self, slug: &Slug, path: &Path) -> Result<()> {
         let _turn = self.repo.lock("worktree")?;
         let failed = |error| Error::failed(format!("cannot repair {}: {error}", path.display()));
-        let repair =
-            || self.repo.git.run(["worktree", "repair", "--end-of-options", &path.to_string_lossy()]);
-        // All that one needs that was moved together with its repository.
-        repair()?;
+        // All that one needs that was moved together with its repository, or whose repair was stopped at last. It tells
+        // of other worktrees, too, so that only a look says what became of this one.
+        self.repo.git.run(["worktree", "repair", "--end-of-options", &path.to_string_lossy()])?;
         if !self.has_lost_git(path) {
             return Ok(());
         }
@@ -309,11 +299,19 @@ impl Work {
         let add = ["worktree", "add", "--force", "--quiet", "--no-checkout", "--end-of-options"];
         self.repo.git.text(add.into_iter().chain([&*place, &*branch]))?;
         self.repo.git.at(&new).text(["read-tree", "HEAD"])?;
+        // What said so is lost with the rest, and one that was there before the session stays unmarked.
+        if self.is_made_for(slug, path) {
+            mark(slug, &new);
+        }
+        let leads_there = fs::read(new.join(".git")).map_err(failed)?;
+        let kept = linked_dir(&new)
+            .ok_or_else(|| Error::failed(format!("git did not make {} a worktree", new.display())))?;
+        let link = fs::canonicalize(path).map_err(failed)?.join(".git");
+        fs::write(kept.join("gitdir"), [link.as_os_str().as_encoded_bytes(), b"\n"].concat())
+            .map_err(failed)?;
+        fs::remove_dir_all(&new).map_err(failed)?;
         // Last, because it says that nothing is lost any more.
-        fs::rename(new.join(".git"), path.join(".git")).map_err(failed)?;
-        fs::remove_dir(&new).map_err(failed)?;
-        repair()?;
-        Ok(())
+        write_whole(&link, &leads_there, OPEN_MODE).map_err(failed)
     }
 
     /// Returns the remote that a clone of its own talks to.
@@ -363,7 +361,7 @@ impl Work {
             }
         }
         if self.repo.has_hooks()? {
-            crate::Repo::find_here(path)?.install_hooks(&mut crate::InitReport::default())?;
+            Repo::find_here(path)?.install_hooks(&mut crate::InitReport::default())?;
         }
         // It is the same owner's, however many clones there are.
         let dir = path.join(".git/intersession");
@@ -441,120 +439,6 @@ impl Work {
         Ok(())
     }
 
-    /// Says what is not committed in a session's workspace, if there is something.
-    pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
-        let Some(path) = self.workspace(slug) else { return Ok(None) };
-        let git = self.repo.git.at(&path);
-        for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
-            if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
-                return Ok(Some(format!("is in the middle of a merge ({name})")));
-            }
-        }
-        if self.is_elsewhere(slug, &path)? {
-            return Ok(Some(format!("has something else checked out than {}", slug.branch())));
-        }
-        let asked = [
-            "status",
-            "--porcelain",
-            "-z",
-            "--untracked-files=no",
-            "--no-renames",
-            "--ignore-submodules=dirty",
-        ];
-        let changes = |told: &str| -> Vec<String> {
-            told.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect()
-        };
-        let mut changed = changes(&git.text(asked)?);
-        if !changed.is_empty() && self.caught_up(slug, &path, &changed)? {
-            changed = changes(&git.text(asked)?);
-        }
-        changed.truncate(5);
-        if changed.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(format!("has changes that are not committed: {}", changed.join(", "))))
-    }
-
-    /// Fails when something in a session's workspace is not committed.
-    pub(crate) fn check_finished(&self, slug: &Slug) -> Result<()> {
-        match self.unfinished(slug)? {
-            None => Ok(()),
-            Some(what) => {
-                let path = self.workspace_path(slug);
-                self.check_checked_out(slug, &path)?;
-                Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(status_command(&path)))
-            }
-        }
-    }
-
-    /// Whether a workspace has something else checked out than its session's branch.
-    fn is_elsewhere(&self, slug: &Slug, workspace: &Path) -> Result<bool> {
-        let head = self.repo.git.at(workspace).run(["symbolic-ref", "--quiet", "HEAD"])?;
-        Ok(head.text().trim() != slug.branch_ref())
-    }
-
-    /// Fails when a workspace has something else checked out than its session's branch: that is left alone.
-    pub(crate) fn check_checked_out(&self, slug: &Slug, workspace: &Path) -> Result<()> {
-        if !self.is_elsewhere(slug, workspace)? {
-            return Ok(());
-        }
-        let place = crate::quoted(workspace.display());
-        let is_rebased = self.repo.git_dir_of(workspace)?.join("rebase-merge").exists();
-        let (what, next) = match is_rebased {
-            true => ("is in the middle of a rebase".to_owned(), format!("git -C {place} rebase --continue")),
-            false => (
-                format!("has something else checked out than {}", slug.branch()),
-                format!("git -C {place} switch {}", slug.branch()),
-            ),
-        };
-        Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next))
-    }
-
-    /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.
-    ///
-    /// They are as the commit before has them, so that nothing is lost.
-    fn caught_up(&self, slug: &Slug, workspace: &Path, changed: &[String]) -> Result<bool> {
-        let git = self.repo.git.at(workspace);
-        let told = git.text(["show", "--no-patch", "--format=%B", "HEAD"])?;
-        if !told.lines().any(|line| line == format!("Session: {slug}")) {
-            return Ok(false);
-        }
-        let dirs = [State::Active.dir_of(slug), crate::state::learnings_dir(slug)];
-        let mut is_any = false;
-        for name in changed {
-            if !dirs.iter().any(|dir| name.starts_with(&format!("{dir}/"))) || !is_inside(workspace, name) {
-                continue;
-            }
-            let at = |commit: &str| -> Result<Option<String>> {
-                let found = git.run(["rev-parse", "--verify", "--quiet", &format!("{commit}:{name}")])?;
-                Ok(found.is_ok().then(|| found.text().trim().to_owned()))
-            };
-            let (before, now) = (at("HEAD^")?, at("HEAD")?);
-            let path = workspace.join(name);
-            let here = match path.is_file() {
-                true => Some(
-                    git.text(["hash-object", "--no-filters", "--", &path.to_string_lossy()])?
-                        .trim()
-                        .to_owned(),
-                ),
-                false => None,
-            };
-            let staged = git.text(["ls-files", "--stage", "-z", "--", name])?;
-            let staged = staged.split(' ').nth(1).map(str::to_owned);
-            let Some(blob) = now.clone().filter(|_| before != now && here == before) else { continue };
-            if staged != before && staged != now {
-                continue;
-            }
-            put(&path, &git.run(["cat-file", "blob", &blob])?.stdout, OPEN_MODE)?;
-            git.text(["update-index", "--add", "--cacheinfo", &format!("{PLAIN},{blob},{name}")])?;
-            is_any = true;
-        }
-        if is_any {
-            tidy_sessions(&self.repo.git.at(workspace));
-        }
-        Ok(is_any)
-    }
-
     /// As [`Self::clean_up`], when everything else is done: that it fails is told, and takes nothing back.
     pub(crate) fn clean_up_at_last(
         &self,
@@ -623,98 +507,6 @@ impl Work {
         Ok(())
     }
 
-    /// Returns the files of a workspace that git neither tracks nor ignores, and that were not copied into it.
-    pub(crate) fn untracked(&self, workspace: &Path) -> Result<Vec<String>> {
-        let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
-        Ok(names.map(str::to_owned).collect())
-    }
-
-    /// Returns the files of a workspace that are changed or new and not committed, as far as they match one of the
-    /// pathspecs. What was copied into it is not new.
-    pub(crate) fn uncommitted_in<'a>(
-        &self,
-        workspace: &Path,
-        pathspecs: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Vec<String>> {
-        let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
-        let told = self.repo.git.at(workspace).text(asked.into_iter().chain(pathspecs))?;
-        let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
-        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(workspace, name));
-        Ok(own.map(|(_, name)| name.to_owned()).collect())
-    }
-
-    /// Says what a workspace has that is nowhere else, if there is something.
-    pub(crate) fn only_here(&self, slug: &Slug, path: &Path) -> Result<Option<String>> {
-        let git = self.repo.git.at(path);
-        if let Some(what) = self.unfinished(slug)? {
-            return Ok(Some(format!("it {what}")));
-        }
-        let mut told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let include = self.repo.git.dir().join(INCLUDE_FILE);
-        if include.is_file() {
-            // What was copied may be ignored by git, and yet have been changed.
-            let named = format!("--exclude-from={}", include.display());
-            told += &git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
-        }
-        // What is named there and not ignored is told twice.
-        let untracked: BTreeSet<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
-        let only_here: Vec<&str> = untracked.into_iter().filter(|name| !self.is_copy(path, name)).collect();
-        if !only_here.is_empty() {
-            return Ok(Some(format!("git does not know {}", first_of(&only_here, NAMED_MAX))));
-        }
-        let hidden = changed_unseen(&git)?;
-        if !hidden.is_empty() {
-            let named = first_of(&hidden, NAMED_MAX);
-            return Ok(Some(format!("git was told not to look at {named}, which is changed")));
-        }
-        let stashes = git.text(["stash", "list", "--format=%gs"])?;
-        let of_branch = format!("on {}:", slug.branch()).to_lowercase();
-        if stashes.lines().any(|line| line.to_lowercase().contains(&of_branch)) {
-            return Ok(Some("something is stashed on its branch".to_owned()));
-        }
-        if self.is_clone(path) {
-            let told = git.text(["for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/stash"])?;
-            if let Some(other) = told.lines().find(|name| *name != slug.branch()) {
-                return Ok(Some(format!("{other} is nowhere else")));
-            }
-            if let Some(other) = self.ref_only_in(slug, &git)? {
-                return Ok(Some(format!("{other} has commits that are nowhere else")));
-            }
-            if fs::read_dir(path.join(".git/worktrees")).is_ok_and(|mut made| made.next().is_some()) {
-                return Ok(Some("it has worktrees of its own".to_owned()));
-            }
-        }
-        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let (outer, others) = (real(path), self.worktrees()?.into_iter().filter(|other| !other.is_gone));
-        let mut inside = others.map(|other| real(&other.path)).filter(|other| *other != outer);
-        if let Some(inner) = inside.find(|other| other.starts_with(&outer)) {
-            return Ok(Some(format!("{} is another worktree inside it", inner.display())));
-        }
-        // What is changed in there, git would not say without running in there.
-        let told = git.text(["ls-files", "--stage", "-z"])?;
-        let links = told.split('\0').filter_map(|line| line.strip_prefix("160000 ")?.split_once('\t'));
-        if let Some((_, name)) = links.into_iter().find(|(_, name)| path.join(name).join(".git").exists()) {
-            return Ok(Some(format!("the submodule {name} is checked out in it")));
-        }
-        Ok(None)
-    }
-
-    /// Returns a ref of a clone that leads to what this repository does not have.
-    fn ref_only_in(&self, slug: &Slug, clone: &Git) -> Result<Option<String>> {
-        let own = slug.branch_ref();
-        let told = clone.text(["for-each-ref", "--format=%(objectname) %(refname)"])?;
-        let refs = told.lines().filter_map(|line| line.split_once(' '));
-        // Tags that came with the clone are here, too; what the remote has is not lost with it.
-        let refs: Vec<(&str, &str)> =
-            refs.filter(|(_, name)| *name != own && !name.starts_with("refs/remotes/")).collect();
-        let asked: String = refs.iter().map(|(oid, _)| format!("{oid}\n")).collect();
-        let told = self.repo.git.feed(["cat-file", "--batch-check"], asked.as_bytes())?;
-        let told = String::from_utf8_lossy(&told);
-        let missing = told.lines().zip(&refs).find(|(line, _)| line.ends_with(" missing"));
-        Ok(missing.map(|(_, (_, name))| (*name).to_owned()))
-    }
-
     /// Removes a workspace, unless something in it is nowhere else.
     fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
         let mut keep = |what: String| {
@@ -741,42 +533,22 @@ impl Work {
             Err(error) => keep(error),
         }
     }
-
-    /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
-    pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
-        if workspace == self.repo.git.dir() {
-            return false;
-        }
-        let read = |dir: &Path| fs::read(dir.join(name)).ok();
-        read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
-    }
 }
 
-/// Returns where git keeps what it knows of a worktree, as its checkout says.
-fn git_dir_of(checkout: &Path) -> Option<PathBuf> {
+/// Returns where git keeps what it knows of a worktree, as its checkout says, also when nothing is there any more; git
+/// itself says it with [`Repo::git_dir_of`].
+fn linked_dir(checkout: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(checkout.join(".git")).ok()?;
     text.trim_end().strip_prefix("gitdir: ").map(|place| checkout.join(place))
 }
 
-/// Returns the files of a checkout that git was told not to look at (`update-index --skip-worktree` and the like) and
-/// that are not what it has of them.
-fn changed_unseen(checkout: &Git) -> Result<Vec<String>> {
-    let told = checkout.text(["ls-files", "-v", "-z"])?;
-    let is_unseen = |mark: &str| mark == "S" || mark.bytes().all(|byte| byte.is_ascii_lowercase());
-    let unseen = told.split_terminator('\0').filter_map(|line| line.split_once(' '));
-    let mut changed = Vec::new();
-    for (_, name) in unseen.filter(|(mark, _)| is_unseen(mark)) {
-        // A sparse checkout has none of what it leaves out.
-        if fs::symlink_metadata(checkout.dir().join(name)).is_err() {
-            continue;
-        }
-        let known = checkout.text(["rev-parse", "--verify", &format!(":{name}")])?;
-        let here = checkout.run(["hash-object", "--", name])?;
-        if !here.is_ok() || here.text() != known {
-            changed.push(name.to_owned());
-        }
+/// Writes down, beside what git keeps of a worktree, which session it was made for.
+fn mark(slug: &Slug, worktree: &Path) {
+    let marked = linked_dir(worktree).map(|dir| fs::write(dir.join(MADE_FOR_FILE), slug.as_str()));
+    // It is known by its place, too.
+    if let Some(Err(error)) = marked {
+        tracing::debug!(%error, "a workspace is not marked");
     }
-    Ok(changed)
 }
 
 /// Fails when git says of a file that it goes through one of these filters.
@@ -793,81 +565,4 @@ fn unfiltered(unrun: &[&str], told: &[u8]) -> Result<()> {
         "{path} goes through the filter {filter:?}, which this clone's own configuration names, and which is not run unless you trust it"
     ))
     .next(TRUST_COMMAND))
-}
-
-/// Returns the command that shows what is not committed in a checkout.
-pub(crate) fn status_command(checkout: &Path) -> String {
-    format!("git -C {} status", crate::quoted(checkout.display()))
-}
-
-/// Marks the plans of a checkout as what nobody changes, or as what can be changed. A claim keeps its plan's hash; this
-/// is a hint. What a shell reads gets the line ends that it knows, whatever git is set to.
-pub(crate) fn tidy_sessions(git: &Git) {
-    let checkout = git.dir();
-    for state in State::ALL {
-        let dir = format!("{SESSIONS_DIR}/{state}");
-        let Ok(entries) = fs::read_dir(checkout.join(&dir)) else { continue };
-        let entries: Vec<fs::DirEntry> = entries.flatten().collect();
-        if state == State::Active {
-            entries.iter().for_each(|entry| make_plain(git, &dir, entry));
-        }
-        let mode = match state {
-            State::Active | State::Completed => FROZEN_MODE,
-            State::Drafting | State::Planned => OPEN_MODE,
-            State::Abandoned => continue,
-        };
-        for entry in entries {
-            let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{PLAN_FILE}"))
-            else {
-                continue;
-            };
-            let plan = checkout.join(&name);
-            let Ok(found) = fs::symlink_metadata(&plan) else { continue };
-            if !found.is_file() || found.permissions().mode() & 0o777 == mode || !is_inside(checkout, &name) {
-                continue;
-            }
-            if let Err(error) = fs::set_permissions(&plan, fs::Permissions::from_mode(mode)) {
-                tracing::debug!(%error, "the plan stays as it is");
-            }
-        }
-    }
-}
-
-/// Takes the line ends of Windows from a session's environment.
-fn make_plain(git: &Git, dir: &str, entry: &fs::DirEntry) {
-    let checkout = git.dir();
-    let Some(name) = entry.file_name().to_str().map(|name| format!("{dir}/{name}/{ENV_FILE}")) else {
-        return;
-    };
-    let path = checkout.join(&name);
-    if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) || !is_inside(checkout, &name) {
-        return;
-    }
-    let Some(text) = fs::read_to_string(&path).ok().filter(|text| text.contains("\r\n")) else { return };
-    let written = write_whole(&path, text.replace("\r\n", "\n").as_bytes(), OPEN_MODE)
-        .map_err(|error| Error::failed(error.to_string()))
-        // By its size alone git would take it for changed.
-        .and_then(|()| git.text(["update-index", "--", &name]));
-    if let Err(error) = written {
-        tracing::debug!(%error, "the environment stays as it is");
-    }
-}
-
-/// Whether a file of a directory is in it, and no directory on the way to it is a link to elsewhere.
-pub(crate) fn is_inside(dir: &Path, name: &str) -> bool {
-    let mut path = dir.to_owned();
-    let Some((parents, _)) = name.rsplit_once('/') else { return true };
-    parents.split('/').all(|part| {
-        path.push(part);
-        // What is not there yet is made as a directory.
-        fs::symlink_metadata(&path).map_or(true, |found| found.is_dir())
-    })
-}
-
-/// Writes a file of a workspace whole or not at all, also when it was marked as frozen.
-pub(crate) fn put(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let failed = |error: std::io::Error| Error::failed(format!("cannot write {}: {error}", path.display()));
-    let dir = path.parent().ok_or_else(|| Error::failed(format!("{} has no directory", path.display())))?;
-    fs::create_dir_all(dir).map_err(failed)?;
-    write_whole(path, bytes, mode).map_err(failed)
 }

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use sess_core::Timestamp;
 use sess_work::{ClaimOptions, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work, Workspace};
 
-use crate::lab::{Lab, planned, take, work, work_with};
+use crate::lab::{Lab, bare, planned, take, work, work_with};
 
 fn claim_ref(slug: &Slug) -> String {
     format!("refs/intersession/claims/{slug}")
@@ -600,6 +600,33 @@ fn what_leads_to_no_commit_is_no_claim() {
     let seen = ann.see().expect("seen");
     assert_eq!(seen.record(&slug), None);
     assert_eq!(seen.view.damaged, [(slug.to_string(), "it leads to no claim".to_owned())]);
+}
+
+#[test]
+fn a_claim_whose_bytes_are_no_text_is_damaged() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Bytes");
+    let record = take(&ann, &slug).expect("taken");
+    let text = lab.git(&lab.hub(), &["cat-file", "commit", record.oid.as_str()]) + "\n";
+    let at = text.rfind("User ann").expect("who has it is in the record");
+    let mut bytes = text.into_bytes();
+    bytes[at] = 0xff;
+    fs::write(dir.join("commit"), bytes).expect("written");
+    let damaged = lab.git(&dir, &["hash-object", "-t", "commit", "-w", "commit"]);
+    lab.git(
+        &dir,
+        &["push", "--quiet", "--force", "origin", &format!("{damaged}:refs/intersession/claims/{slug}")],
+    );
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.record(&slug), None);
+    let [(name, reason)] = seen.view.damaged.as_slice() else { panic!("{:?}", seen.view.damaged) };
+    assert_eq!(name, slug.as_str());
+    assert!(reason.starts_with("its claim cannot be read: "), "{reason}");
+    let checkup = ann.doctor(true).expect("repaired");
+    assert!(checkup.findings.iter().any(|told| told.contains("is removed")), "{checkup:?}");
+    ann.claim(&slug, &bare()).expect("it can be taken again");
 }
 
 #[test]

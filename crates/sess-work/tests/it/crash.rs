@@ -21,7 +21,8 @@ use crate::{
 const PLACES: usize = 4;
 const VERB: &str = "SESS_WORK_CRASH_VERB";
 
-/// Counts, and kills whoever called it before or after the command of that number, or the first with those words.
+/// Counts, and kills whoever called it before or after the command of that number, or the first with those words; or
+/// has each with those words fail.
 const SHIM: &str = r#"#!/bin/sh
 count=$(($(cat "$SHIM_COUNT" 2>/dev/null || echo 0) + 1))
 echo "$count" > "$SHIM_COUNT"
@@ -30,6 +31,7 @@ words=none
 case "$SHIM_KILL" in *:*) words="${SHIM_KILL#*:}" ;; esac
 case "$*" in *"$words"*) named="${SHIM_KILL%%:*}" ;; *) named=no ;; esac
 if [ "$count-before" = "$SHIM_KILL" ] || [ "$named" = before ]; then kill -9 "$PPID"; exit 1; fi
+if [ "$named" = fail ]; then echo "fatal: it fails" >&2; exit 128; fi
 "$SHIM_GIT" "$@"
 code=$?
 if [ "$count-after" = "$SHIM_KILL" ] || [ "$named" = after ]; then kill -9 "$PPID"; fi
@@ -57,6 +59,7 @@ fn perform(caller: &Work, verb: &str, slug: &Slug) -> Result<(), sess_work::Erro
         "retry" => caller.retry(slug).map(drop),
         "note" => caller.note(slug, Note::Log, "it was written down").map(drop),
         "takeover" => caller.takeover(slug, true, Some("needed"), &options).map(drop),
+        "repair" => caller.doctor(true).map(drop),
         other => panic!("{other} is no verb"),
     }
 }
@@ -312,6 +315,33 @@ fn what_a_note_that_was_killed_left_half_done_is_not_taken_back_by_a_commit() {
 }
 
 #[test]
+fn a_workspace_that_git_knows_again_is_one_that_it_lists_wherever_the_repair_was_stopped() {
+    let stage = Stage::new();
+    let kills = ["fail:worktree repair", "after:worktree add", "after:read-tree HEAD"];
+    for (slug, kill) in planned_many(&stage.lab, "repaired", kills.len()).iter().zip(kills) {
+        let tip = stage.prepare("repair", slug).expect("there was work");
+        let ann = work(&stage.ann);
+        let place = ann.workspace(slug).expect("a workspace");
+        fs::remove_dir_all(stage.ann.join(".git/worktrees")).expect("removed by hand");
+        let (_, is_killed) = stage.run("repair", &stage.ann, slug, kill);
+        assert_eq!(is_killed, !kill.starts_with("fail"), "{kill}");
+        if is_killed {
+            ann.doctor(true).expect("repaired");
+        }
+        let listed = stage.lab.git(&stage.ann, &["worktree", "list", "--porcelain"]);
+        assert!(listed.contains(&format!("{}\n", place.display())), "{kill}: {listed}");
+        assert!(!listed.contains("prunable") && !listed.contains(".new"), "{kill}: {listed}");
+        assert_eq!(stage.lab.git(&place, &["rev-parse", "HEAD"]), tip, "{kill}");
+        assert_eq!(stage.lab.git(&place, &["status", "--porcelain"]), "", "{kill}");
+        // It is known by what git keeps of it, wherever it is moved to.
+        let moved = stage.lab.path().join(format!("moved-{slug}"));
+        stage.lab.git(&stage.ann, &["worktree", "move", &place.to_string_lossy(), &moved.to_string_lossy()]);
+        ann.complete(slug, None).expect("completed");
+        assert!(!moved.exists(), "{kill}: it goes with its session");
+    }
+}
+
+#[test]
 fn a_claim_that_was_killed_has_the_plan_that_was_changed_between_two_owners() {
     let stage = Stage::new();
     let slug = planned_many(&stage.lab, "changed", 1).remove(0);
@@ -409,6 +439,23 @@ fn a_claim_looks_at_the_remote_once() {
     let stage = Stage::new();
     let slug = planned_many(&stage.lab, "once", 1).remove(0);
     stage.run("claim", &stage.bob, &slug, "never");
+    let words = fs::read_to_string(stage.lab.path().join("count.words")).expect("written down");
+    let fetches = words.lines().filter(|line| line.contains(" fetch ")).count();
+    assert_eq!(fetches, 1, "{words}");
+}
+
+#[test]
+fn a_note_that_makes_up_for_a_claim_that_is_not_shown_looks_at_the_remote_once() {
+    let stage = Stage::new();
+    let slug = planned_many(&stage.lab, "unshown", 1).remove(0);
+    let hook = stage.lab.hub().join("hooks/update");
+    fs::create_dir_all(stage.lab.hub().join("hooks")).expect("made");
+    fs::write(&hook, "#!/bin/sh\n[ $1 != refs/heads/main ]\n").expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("set");
+    stage.prepare("note", &slug);
+    fs::remove_file(&hook).expect("removed");
+    stage.run("note", &stage.ann, &slug, "never");
+    assert_eq!(work(&stage.bob).see().expect("seen").tree.state(&slug), Some(State::Active));
     let words = fs::read_to_string(stage.lab.path().join("count.words")).expect("written down");
     let fetches = words.lines().filter(|line| line.contains(" fetch ")).count();
     assert_eq!(fetches, 1, "{words}");

@@ -314,6 +314,49 @@ fn a_plan_that_was_removed_right_before_the_claim_is_not_claimed() {
 }
 
 #[test]
+fn what_came_too_late_is_told_as_that_and_what_was_changed_by_hand_is_not() {
+    // The directory is elsewhere, or gone.
+    for is_gone in [false, true] {
+        let change = |lab: &Lab, dir: &Path, place: &str, slug: &Slug| match is_gone {
+            true => drop(lab.git(dir, &["rm", "--quiet", "-r", place])),
+            false => {
+                fs::create_dir_all(dir.join("_AGENTS/sessions/abandoned")).expect("made");
+                lab.git(dir, &["mv", place, &format!("_AGENTS/sessions/abandoned/{slug}")]);
+            }
+        };
+        let told = |work: &Work, slug: &Slug| {
+            let rows = work.list(&work.see().expect("seen")).expect("listed");
+            let row = rows.into_iter().find(|row| row.slug == *slug).expect("it is listed");
+            let checks = work.doctor(false).expect("looked").rows;
+            let check = checks.into_iter().find(|row| row.slug == *slug).expect("it is known");
+            (row.note.expect("something is wrong"), check.meaning)
+        };
+        let lab = Lab::new();
+        let ann = work(&lab.clone_named("ann"));
+        let (slug, name) = changed_by(&lab, &ann, "Late", |dir, slug| {
+            change(&lab, dir, &format!("_AGENTS/sessions/planned/{slug}"), slug);
+        });
+        overtaken_by(&lab, &name);
+        take(&ann, &slug).expect("taken, and killed");
+        let late = "its claim may have come too late: the next verb ends it then".to_owned();
+        assert_eq!(told(&ann, &slug), (late.clone(), late), "{is_gone}");
+        ann.doctor(true).expect("repaired");
+        assert_eq!(ann.see().expect("seen").record(&slug), None, "{is_gone}: it has ended");
+
+        let shown = planned(&ann, "Shown");
+        ann.claim(&shown, &bare()).expect("claimed, and nothing done since");
+        let hand = lab.clone_named("hand");
+        change(&lab, &hand, &format!("_AGENTS/sessions/active/{shown}"), &shown);
+        lab.git(&hand, &["commit", "--quiet", "-m", "by hand"]);
+        lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+        let (note, meaning) = told(&ann, &shown);
+        let words = if is_gone { "directory is gone" } else { "directory" };
+        assert!(note.contains(words) && !note.contains("too late"), "{is_gone}: {note}");
+        assert!(meaning.contains(words) && !meaning.contains("too late"), "{is_gone}: {meaning}");
+    }
+}
+
+#[test]
 fn what_was_shown_and_then_moved_by_hand_is_not_too_late() {
     let lab = Lab::new();
     let (ann, carl) = (work(&lab.clone_named("ann")), lab.clone_named("carl"));

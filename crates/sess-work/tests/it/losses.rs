@@ -445,6 +445,22 @@ fn a_plan_whose_lines_end_as_on_windows_in_a_checkout_is_the_same_plan() {
 }
 
 #[test]
+fn whoever_only_asks_about_a_plan_writes_nothing_into_the_repository() {
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Asked");
+    let workspace = claimed(&ann, &slug);
+    let file = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    fs::remove_file(&file).expect("removed");
+    fs::write(&file, "# Not yet what it will be\n").expect("written");
+    let refused = ann.drift(&slug).expect("a drift").refused;
+    assert!(refused.iter().any(|told| told.contains("was changed")), "{refused:?}");
+    let blob = lab.git(&workspace, &["hash-object", "--", &file.to_string_lossy()]);
+    let known = lab.git(&workspace, &["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    assert!(!known.contains(&blob), "what somebody is typing is kept");
+}
+
+#[test]
 fn an_adoption_that_was_stopped_is_gone_on_with_by_the_command_that_is_told() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
@@ -485,6 +501,49 @@ fn what_could_not_be_shown_is_shown_with_the_next_verb() {
 }
 
 #[test]
+fn what_could_not_be_shown_is_shown_upon_what_others_did_since_it_was_seen() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let (ann, bob) = (work(&lab.clone_named("ann")), work(&lab.clone_named("bob")));
+    let (slug, other) = (planned(&ann, "Later"), planned(&bob, "Theirs"));
+    fs::create_dir_all(lab.hub().join("hooks")).expect("made");
+    let hook = |name: &str, script: &str| {
+        let path = lab.hub().join("hooks").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        path
+    };
+    let closed = hook("update", "[ $1 != refs/heads/main ]");
+    claimed(&ann, &slug);
+    bob.claim(&other, &ClaimOptions::default()).expect("claimed, and not shown either");
+    // As soon as Ann's claim is renewed, somebody has pushed, and Bob has given his session back.
+    let hand = lab.clone_named("hand");
+    fs::write(hand.join("hand.txt"), "by hand\n").expect("written");
+    lab.git(&hand, &["add", "."]);
+    lab.git(&hand, &["commit", "--quiet", "-m", "by hand"]);
+    lab.git(&hand, &["push", "--quiet", "origin", "HEAD:hand"]);
+    let claim = format!("refs/intersession/claims/{other}");
+    let held = lab.git(&lab.hub(), &["rev-parse", &claim]);
+    bob.release(&other, None).expect("given back");
+    let released = lab.git(&lab.hub(), &["rev-parse", &claim]);
+    lab.git(&lab.hub(), &["update-ref", &claim, &held]);
+    fs::remove_file(closed).expect("removed");
+    let main = lab.git(&lab.hub(), &["rev-parse", "main"]);
+    hook(
+        "post-receive",
+        &format!(
+            "grep -q claims/{slug} || exit 0\nrm hooks/post-receive\n\
+             git update-ref refs/heads/main hand {main} && git update-ref {claim} {released} {held}"
+        ),
+    );
+    ann.note(&slug, Note::Log, "gone on").expect("logged");
+    let seen = ann.see().expect("seen");
+    assert_eq!(seen.tree.state(&slug), Some(sess_work::State::Active));
+    assert_eq!(seen.tree.state(&other), Some(sess_work::State::Planned), "it follows the claim as it is now");
+    assert_eq!(lab.git(&lab.hub(), &["show", "main:hand.txt"]), "by hand");
+}
+
+#[test]
 fn a_workspace_that_was_moved_goes_with_its_session_all_the_same() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
@@ -497,4 +556,55 @@ fn a_workspace_that_was_moved_goes_with_its_session_all_the_same() {
     lab.git(&dir, &["worktree", "move", &workspace.to_string_lossy(), &moved.to_string_lossy()]);
     let done = ann.complete(&slug, None).expect("completed");
     assert!(!moved.exists(), "{:?}", done.notices);
+}
+
+/// Takes a file of a workspace back to where the commit before has it, as a verb leaves it that was killed right after
+/// it committed.
+fn left_behind(lab: &Lab, workspace: &Path, file: &str) {
+    lab.git(workspace, &["reset", "--quiet", "HEAD^", "--", file]);
+    match lab.git(workspace, &["ls-files", "--", file]).is_empty() {
+        true => fs::remove_file(workspace.join(file)).expect("removed"),
+        false => drop(lab.git(workspace, &["checkout", "--quiet", "--", file])),
+    }
+}
+
+#[test]
+fn a_file_that_git_cannot_read_is_not_emptied_when_a_workspace_catches_up() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let slug = planned(&ann, "Missing");
+    let workspace = claimed(&ann, &slug);
+    ann.note(&slug, Note::Log, "it was written down").expect("logged");
+    let file = format!("_AGENTS/sessions/active/{slug}/worklog.md");
+    left_behind(&lab, &workspace, &file);
+    let before = fs::read_to_string(workspace.join(&file)).expect("a worklog");
+    let blob = lab.git(&workspace, &["rev-parse", &format!("HEAD:{file}")]);
+    fs::remove_file(dir.join(".git/objects").join(&blob[..2]).join(&blob[2..])).expect("it was a loose one");
+
+    let error = ann.note(&slug, Note::Log, "more").expect_err("what was committed is damaged");
+    assert!(error.message().contains(&blob), "{error}");
+    assert_eq!(fs::read_to_string(workspace.join(&file)).expect("a worklog"), before);
+}
+
+#[test]
+fn a_script_is_executable_after_a_workspace_caught_up() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::new();
+    let ann = work(&lab.clone_named("ann"));
+    let slug = planned(&ann, "Script");
+    let workspace = claimed(&ann, &slug);
+    let file = format!("_AGENTS/sessions/active/{slug}/check");
+    fs::write(workspace.join(&file), "#!/bin/sh\n").expect("written");
+    fs::set_permissions(workspace.join(&file), fs::Permissions::from_mode(0o755)).expect("set");
+    lab.git(&workspace, &["add", "."]);
+    let message = format!("[{slug}] feat: a check\n\nSession: {slug}");
+    lab.git(&workspace, &["commit", "--quiet", "-m", &message]);
+    left_behind(&lab, &workspace, &file);
+
+    ann.note(&slug, Note::Log, "gone on").expect("logged");
+    let mode = fs::metadata(workspace.join(&file)).expect("it is there again").permissions().mode();
+    assert_ne!(mode & 0o100, 0, "{mode:o}");
+    assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+    assert!(lab.git(&workspace, &["ls-files", "--stage", "--", &file]).starts_with("100755 "));
 }

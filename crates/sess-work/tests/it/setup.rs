@@ -302,6 +302,10 @@ fn what_stays_after_uninstalling_is_removed_in_its_order_and_named_with_what_is_
         stays.iter().find(|line| line.starts_with(&format!("the branch session/{slug} "))).expect("named");
     assert!(branch.contains("with a commit that is not on main"), "{branch}");
     assert!(workspace.is_dir() && clone.is_dir());
+    let kept = fs::read_dir(dir.join(".git/worktrees").join(slug.as_str())).expect("git keeps it");
+    let names = kept.map(|entry| entry.expect("read").file_name().into_string().expect("a name"));
+    let own: Vec<String> = names.filter(|name| name.starts_with("intersession")).collect();
+    assert_eq!(own, Vec::<String>::new(), "what stays is a worktree like any other");
     assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "", "what stays is in nobody's way");
     for command in stays.iter().filter_map(|line| line.split('`').nth(1)) {
         if command.starts_with("sess ") || command.contains("_AGENTS") {
