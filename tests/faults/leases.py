@@ -235,7 +235,11 @@ def stop_outside_commit(room: Room, node: Node) -> bool:
 def is_still(node: Node) -> bool:
     """Tells whether the signal has reached every thread: one that runs may still commit."""
     threads = pathlib.Path(f"/proc/{node.process.pid}/task").glob("*/stat")
-    return all(stat.read_text().rpartition(")")[2].split()[0] in "TZ" for stat in threads)
+    try:
+        return all(stat.read_text().rpartition(")")[2].split()[0] in "TZ" for stat in threads)
+    except (FileNotFoundError, ProcessLookupError):
+        # One of them has ended since it was listed.
+        return False
 
 
 def may_write(room: Room) -> bool:

@@ -7,7 +7,6 @@ when it begins and when it ends, with the process that called it.
 
 import collections
 import json
-import os
 import pathlib
 import sqlite3
 import subprocess
@@ -182,7 +181,8 @@ class Node:
                 env=env, cwd=room.work, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def signal(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+        """Signals it, unless it has ended: its number may be another's by then."""
+        self.process.send_signal(number)
 
     def printed(self) -> list[dict]:
         """Returns the lines it has printed; the last may be cut off by its death."""
