@@ -549,11 +549,11 @@ impl Work {
         Brief::parse(&text)
             .and_then(|brief| brief.check_ready(slug))
             .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
-        let plan = self.repo.write_blob(text.as_bytes())?;
-        if plan == record.claim.plan {
+        if text == plain_ended(&self.repo.text_of(&record.claim.plan)?) {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
+        let plan = self.repo.write_blob(text.as_bytes())?;
         let what = format!("OVERRIDE: {}", one_line(reason.trim()));
         self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record)))?;
         let seen = self.see()?;

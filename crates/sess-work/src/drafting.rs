@@ -2,7 +2,8 @@
 
 use crate::{
     Brief, Draft, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work, brief,
+    Work,
+    brief::{self, plain_ended},
     projecting::{Step, message},
     repo::random_hex,
     templates,
@@ -41,7 +42,7 @@ impl Work {
                 None => free(&wanted, seen)?,
             };
             let text = match text {
-                Some(text) => text.to_owned(),
+                Some(text) => plain_ended(text),
                 None => templates::session(
                     &made,
                     draft,
@@ -82,7 +83,8 @@ impl Work {
 
     /// Puts a new plan into the place of one, unless somebody changed that meanwhile.
     pub fn edit(&self, slug: &Slug, before: Option<&Oid>, text: &str) -> Result<()> {
-        let brief = Brief::of(slug, text)?;
+        let text = plain_ended(text);
+        let brief = Brief::of(slug, &text)?;
         brief.check_fits(slug)?;
         self.on_base(|seen| {
             self.check(Verb::Edit, slug, seen)?;
@@ -103,7 +105,7 @@ impl Work {
                 )
                 .next(format!("sess work edit {slug}")));
             }
-            let file = self.repo.file(text)?;
+            let file = self.repo.file(&text)?;
             if now == Some(&file.oid) {
                 return Ok(None);
             }

@@ -37,16 +37,16 @@ impl Work {
     ) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let path = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
-        let mut plan = self.repo.files_of(tip.as_str(), &path)?.remove(&path).map(|file| file.oid);
-        if let Some(dir) = workspace {
-            let file = dir.join(&path);
-            plan = match file.is_file() {
-                true => Some(self.plan_here(&file)?),
-                false => None,
-            };
-        }
-        if plan.as_ref() != Some(&claim.plan) {
-            let what = if plan.is_none() { "is gone" } else { "was changed" };
+        let is_same = match workspace.map(|dir| dir.join(&path)) {
+            Some(file) if file.is_file() => Some(self.is_plan(&file, &claim.plan)?),
+            Some(_) => None,
+            None => {
+                let shared = self.repo.files_of(tip.as_str(), &path)?.remove(&path);
+                shared.map(|file| file.oid == claim.plan)
+            }
+        };
+        if is_same != Some(true) {
+            let what = if is_same.is_none() { "is gone" } else { "was changed" };
             refused
                 .push(format!("SESSION.md of {slug} {what}: it is the plan that the work is compared with"));
         }
@@ -124,14 +124,13 @@ impl Work {
         }
     }
 
-    /// Returns what the plan in a workspace is once it is committed. A checkout may have its lines end as on Windows.
-    fn plan_here(&self, file: &Path) -> Result<Oid> {
+    /// Whether a file of a workspace is a plan. A checkout may have its lines end as on Windows, or not, other than
+    /// whoever pushed the plan.
+    fn is_plan(&self, file: &Path, plan: &Oid) -> Result<bool> {
         let bytes = std::fs::read(file)
             .map_err(|error| Error::failed(format!("cannot read {}: {error}", file.display())))?;
-        match String::from_utf8(bytes) {
-            Ok(text) => self.repo.blob_name(plain_ended(&text).as_bytes()),
-            Err(error) => self.repo.blob_name(error.as_bytes()),
-        }
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(plain_ended(&text) == plain_ended(&self.repo.text_of(plan)?))
     }
 
     /// Returns the plan of a session that somebody changed on the base since it was claimed.

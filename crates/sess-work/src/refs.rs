@@ -490,11 +490,6 @@ impl Repo {
     pub(crate) fn write_blob(&self, bytes: &[u8]) -> Result<Oid> {
         self.git.feed_oid(["hash-object", "-w", "--stdin"], bytes)
     }
-
-    /// Returns the name that bytes have once they are written, and writes nothing.
-    pub(crate) fn blob_name(&self, bytes: &[u8]) -> Result<Oid> {
-        self.git.feed_oid(["hash-object", "--stdin"], bytes)
-    }
 }
 
 /// How often refs that are where they were are tried to be moved.

@@ -445,6 +445,35 @@ fn a_plan_whose_lines_end_as_on_windows_in_a_checkout_is_the_same_plan() {
 }
 
 #[test]
+fn a_plan_that_was_written_with_the_line_ends_of_windows_is_kept_without() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let ann = work(&dir);
+    let plan = "# T\r\n\r\n## Context\r\n\r\nc\r\n\r\n## Acceptance Criteria\r\n\r\n- [ ] x\r\n";
+    let draft = Draft { title: "Written there".to_owned(), ..Draft::default() };
+    let slug = ann.draft(None, &draft, Some(plan)).expect("drafted");
+    ann.edit(&slug, None, &plan.replace("x\r", "y\r")).expect("edited");
+    ann.ready(&slug).expect("ready");
+    let place = format!("_AGENTS/sessions/planned/{slug}");
+    let kept = lab.git(&lab.hub(), &["show", &format!("main:{place}/SESSION.md")]);
+    assert!(kept.contains("- [ ] y") && !kept.contains('\r'), "{kept:?}");
+
+    // Somebody may push one by hand, and have it as it is.
+    lab.git(&dir, &["pull", "--quiet", "origin", "main"]);
+    fs::write(dir.join(place).join("SESSION.md"), plan).expect("written");
+    lab.git(&dir, &["commit", "--quiet", "--all", "-m", "by hand"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    let workspace = claimed(&ann, &slug);
+    let file = workspace.join(format!("_AGENTS/sessions/active/{slug}/SESSION.md"));
+    assert_eq!(fs::read_to_string(&file).expect("read"), plan);
+    assert_eq!(ann.drift(&slug).expect("a drift").refused, [""; 0]);
+    let error = ann.amend(&slug, None, "nothing changed").expect_err("it is the same plan");
+    assert!(error.message().contains("is as it was"), "{error}");
+    commit(&lab, &workspace, "a.rs", &slug);
+    ann.complete(&slug, None).expect("completed");
+}
+
+#[test]
 fn whoever_only_asks_about_a_plan_writes_nothing_into_the_repository() {
     let lab = Lab::new();
     let ann = work(&lab.clone_named("ann"));
