@@ -14,7 +14,6 @@ use crate::{
     git::{pause, words_of},
     policy::BasePlan,
     projecting::{ENV_FILE, Step, message},
-    state::SESSIONS_DIR,
     templates::{self, one_line},
     tree::{Edit, File, PLAIN},
     workspace::status_command,
@@ -24,7 +23,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much of what a gate said is shown.
 const GATE_OUTPUT_BYTES_MAX: usize = 4_000;
-const PATHS_SHOWN_MAX: usize = 20;
+pub(crate) const PATHS_SHOWN_MAX: usize = 20;
 
 /// What became of a session that was completed.
 #[derive(Clone, Debug)]
@@ -323,44 +322,6 @@ impl Work {
             parent?.parse().ok()
         };
         Ok(told.lines().find_map(of_base))
-    }
-
-    /// Merges a branch with the base in memory. The directory of sessions is the base's.
-    fn merged(&self, slug: &Slug, seen: &Seen, tip: &Oid) -> Result<Oid> {
-        let old = self.repo.files_of(tip.as_str(), SESSIONS_DIR)?;
-        let mut edits: Vec<Edit> = old.into_keys().map(Edit::Remove).collect();
-        edits.extend(seen.tree.files.iter().map(|(path, file)| Edit::Put(path.clone(), file.clone())));
-        let side = self.repo.edited(tip, &edits)?;
-        let side = self.repo.commit_tree(&side, &[tip], "side\n")?;
-        let asked = [
-            "merge-tree",
-            "--write-tree",
-            "--name-only",
-            "--no-messages",
-            "-z",
-            seen.view.base.as_str(),
-            side.as_str(),
-        ];
-        let ended = self.repo.git.run(asked)?;
-        let text = ended.text();
-        let mut parts = text.split('\0').filter(|part| !part.is_empty());
-        match ended.code {
-            Some(0) => parts.next().unwrap_or_default().trim().parse().map_err(Error::failed),
-            Some(1) => {
-                let mut paths: Vec<&str> = parts.skip(1).collect();
-                paths.dedup();
-                let shown = first_of(&paths, PATHS_SHOWN_MAX);
-                let (base, place) = (&self.repo.base, self.workspace_path(slug));
-                Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
-                    .next(format!(
-                        "git -C {} merge {}",
-                        crate::quoted(place.display()),
-                        seen.view.base.short()
-                    )))
-            }
-            _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
-                .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
-        }
     }
 
     /// Puts the session's own files, as its branch has them, where they belong now.

@@ -37,6 +37,7 @@ mod init;
 mod kb;
 mod landing;
 mod listing;
+mod merging;
 mod notes;
 mod observing;
 mod policy;
