@@ -1,6 +1,8 @@
 //! Bringing work to the base branch: everything that can fail comes first, then one step that others see.
 
 use std::{
+    fs::File as Output,
+    io::{Read as _, Seek as _, SeekFrom},
     process::{Command, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -22,7 +24,7 @@ use crate::{
 /// How long landing is tried for, while others land, too.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much of what a gate said is shown.
-const GATE_OUTPUT_BYTES_MAX: usize = 4_000;
+const GATE_OUTPUT_BYTES_MAX: u64 = 4_000;
 pub(crate) const PATHS_SHOWN_MAX: usize = 20;
 
 /// What became of a session that was completed.
@@ -557,24 +559,29 @@ impl Work {
                 ))
                 .next(format!("sess work claim {slug}")));
             };
+            let said = tempfile::tempfile_in(self.repo.own_dir()?)
+                .and_then(|said| Ok((said.try_clone()?, said.try_clone()?, said)));
+            let (stdout, stderr, said) =
+                said.map_err(|error| Error::failed(format!("cannot write beside the repository: {error}")))?;
+            // A file, and no pipe: what the gate leaves running would keep that open, and is not waited for.
             let ended = self.while_renewing(slug, || {
                 Command::new("sh")
                     .args(["-c", command])
                     .current_dir(&path)
                     .envs(self.env(slug))
                     .stdin(Stdio::null())
-                    .output()
+                    .stdout(stdout)
+                    .stderr(stderr)
+                    .status()
             })?;
             let ended =
                 ended.map_err(|error| Error::failed(format!("the gate {gate} could not be run: {error}")))?;
-            if !ended.status.success() {
-                let text = [ended.stdout, ended.stderr].concat();
-                let from = text.len().saturating_sub(GATE_OUTPUT_BYTES_MAX);
-                let said = match String::from_utf8_lossy(&text[from..]).trim() {
+            if !ended.success() {
+                let said = match last_of(said, GATE_OUTPUT_BYTES_MAX).trim() {
                     "" => ", and said nothing".to_owned(),
                     said => format!(": {said}"),
                 };
-                return Err(Error::policy(format!("the gate {gate} failed ({}){said}", ended.status))
+                return Err(Error::policy(format!("the gate {gate} failed ({ended}){said}"))
                     .next(format!("sess work exec {slug} -- sh -c {}", crate::quoted(command))));
             }
         }
@@ -645,6 +652,20 @@ impl Work {
 /// Where the commit waits that nobody but its owner lands.
 fn landed_ref(slug: &Slug) -> String {
     format!("refs/intersession/landed/{slug}")
+}
+
+/// Returns what a gate said last. That it cannot be read is no reason against telling that the gate failed.
+fn last_of(mut said: Output, bytes_max: u64) -> String {
+    let mut bytes = Vec::new();
+    let read = said.metadata().and_then(|found| {
+        said.seek(SeekFrom::Start(found.len().saturating_sub(bytes_max)))?;
+        // Something that was left running may be writing on.
+        said.take(bytes_max).read_to_end(&mut bytes)
+    });
+    if let Err(error) = read {
+        tracing::debug!(%error, "what a gate said is lost");
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Fails when a commit would land that no gate has judged.
