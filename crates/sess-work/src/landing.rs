@@ -110,6 +110,7 @@ impl Work {
     /// Ends a session with its work on the base branch.
     pub fn complete(&self, slug: &Slug, notes: Option<&str>) -> Result<Completed> {
         let begun = Instant::now();
+        self.take_in_reviewed(slug)?;
         let judged = self.pass_gates(Verb::End, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::End, slug)?;
@@ -234,7 +235,12 @@ impl Work {
             Some(_) if !slug.is_kb() => self.merging_plan(slug, seen).map(drop),
             _ => Ok(()),
         };
-        for checked in [merged, self.check_whole(slug, seen, record, tip), gates] {
+        // What others changed in a pull request is taken in.
+        let whole = match self.reviewed(slug, seen, record, tip)? {
+            Some(_) => Ok(()),
+            None => self.check_whole(slug, seen, record, tip),
+        };
+        for checked in [merged, whole, gates] {
             match checked {
                 Err(error) if error.kind == Kind::Failed => return Err(error),
                 Err(error) => told.push(error.message().to_owned()),
@@ -518,7 +524,7 @@ impl Work {
     }
 
     /// Moves the session's branch forward, and a checkout of it with it.
-    fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
+    pub(crate) fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
         let name = slug.branch_ref();
         let Some(path) = self.workspace(slug) else {
             self.repo.git.text(["update-ref", &name, to.as_str(), from.as_str()])?;

@@ -42,6 +42,7 @@ mod notes;
 mod observing;
 mod policy;
 mod projecting;
+mod reviewing;
 mod status;
 mod work;
 mod workspace;
