@@ -180,6 +180,14 @@ impl Work {
         if self.apart(slug, seen)?.is_none() {
             return Ok(());
         }
+        if self.reviewed(slug, seen, record, tip)?.is_some() {
+            return Err(Error::would_lose(format!(
+                "others have changed {} at {} meanwhile",
+                slug.branch(),
+                self.repo.remote.as_deref().unwrap_or_default()
+            ))
+            .next(format!("sess work complete {slug}")));
+        }
         // What was brought to a rewritten base has other names, and the old base is not the session's.
         let mut asked = vec!["log", "--format=%s", "--cherry-pick", "--right-only", "--no-merges"];
         let (between, base) = (format!("{tip}...{shared}"), format!("^{}", seen.view.base));

@@ -497,6 +497,10 @@ impl Work {
         {
             self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
         }
+        // Whoever goes on with it has what others changed in the pull request, unless that has to be merged by hand.
+        if let Err(error) = self.take_in_reviewed(slug) {
+            tracing::debug!(%error, "what others changed stays apart");
+        }
         let branch = self.branch_move(slug, &seen)?;
         let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();
         self.replaced(

@@ -1,6 +1,8 @@
 //! Bringing work to the base branch: everything that can fail comes first, then one step that others see.
 
 use std::{
+    fs::File as Output,
+    io::{Read as _, Seek as _, SeekFrom},
     process::{Command, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -16,7 +18,6 @@ use crate::{
     git::{pause, words_of},
     policy::BasePlan,
     projecting::{ENV_FILE, Step, message},
-    state::SESSIONS_DIR,
     templates::{self, one_line},
     tree::{Edit, File, PLAIN},
 };
@@ -24,8 +25,8 @@ use crate::{
 /// How long landing is tried for, while others land, too.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much of what a gate said is shown.
-const GATE_OUTPUT_BYTES_MAX: usize = 4_000;
-const PATHS_SHOWN_MAX: usize = 20;
+const GATE_OUTPUT_BYTES_MAX: u64 = 4_000;
+pub(crate) const PATHS_SHOWN_MAX: usize = 20;
 
 /// What became of a session that was completed.
 #[derive(Clone, Debug)]
@@ -110,6 +111,7 @@ impl Work {
     /// Ends a session with its work on the base branch.
     pub fn complete(&self, slug: &Slug, notes: Option<&str>) -> Result<Completed> {
         let begun = Instant::now();
+        self.take_in_reviewed(slug)?;
         let judged = self.pass_gates(Verb::End, slug)?;
         loop {
             let ready = self.ready_to_land(Verb::End, slug)?;
@@ -234,7 +236,12 @@ impl Work {
             Some(_) if !slug.is_kb() => self.merging_plan(slug, seen).map(drop),
             _ => Ok(()),
         };
-        for checked in [merged, self.check_whole(slug, seen, record, tip), gates] {
+        // What others changed in a pull request is taken in.
+        let whole = match self.reviewed(slug, seen, record, tip)? {
+            Some(_) => Ok(()),
+            None => self.check_whole(slug, seen, record, tip),
+        };
+        for checked in [merged, whole, gates] {
             match checked {
                 Err(error) if error.kind == Kind::Failed => return Err(error),
                 Err(error) => told.push(error.message().to_owned()),
@@ -324,44 +331,6 @@ impl Work {
             parent?.parse().ok()
         };
         Ok(told.lines().find_map(of_base))
-    }
-
-    /// Merges a branch with the base in memory. The directory of sessions is the base's.
-    fn merged(&self, slug: &Slug, seen: &Seen, tip: &Oid) -> Result<Oid> {
-        let old = self.repo.files_of(tip.as_str(), SESSIONS_DIR)?;
-        let mut edits: Vec<Edit> = old.into_keys().map(Edit::Remove).collect();
-        edits.extend(seen.tree.files.iter().map(|(path, file)| Edit::Put(path.clone(), file.clone())));
-        let side = self.repo.edited(tip, &edits)?;
-        let side = self.repo.commit_tree(&side, &[tip], "side\n")?;
-        let asked = [
-            "merge-tree",
-            "--write-tree",
-            "--name-only",
-            "--no-messages",
-            "-z",
-            seen.view.base.as_str(),
-            side.as_str(),
-        ];
-        let ended = self.repo.git.run(asked)?;
-        let text = ended.text();
-        let mut parts = text.split('\0').filter(|part| !part.is_empty());
-        match ended.code {
-            Some(0) => parts.next().unwrap_or_default().trim().parse().map_err(Error::failed),
-            Some(1) => {
-                let mut paths: Vec<&str> = parts.skip(1).collect();
-                paths.dedup();
-                let shown = first_of(&paths, PATHS_SHOWN_MAX);
-                let (base, place) = (&self.repo.base, self.workspace_path(slug));
-                Err(Error::new(Kind::Conflict, format!("{slug} and {base} do not go together: {shown}"))
-                    .next(format!(
-                        "git -C {} merge {}",
-                        crate::quoted(place.display()),
-                        seen.view.base.short()
-                    )))
-            }
-            _ => Err(Error::failed(format!("git merge-tree failed: {}", words_of(&ended.stderr)))
-                .next(if self.repo.is_shallow { "git fetch --unshallow" } else { "sess work doctor" })),
-        }
     }
 
     /// Puts the session's own files, as its branch has them, where they belong now.
@@ -556,7 +525,7 @@ impl Work {
     }
 
     /// Moves the session's branch forward, and a checkout of it with it.
-    fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
+    pub(crate) fn forward_branch(&self, slug: &Slug, from: &Oid, to: &Oid) -> Result<()> {
         let name = slug.branch_ref();
         let Some(path) = self.workspace(slug) else {
             self.repo.git.text(["update-ref", &name, to.as_str(), from.as_str()])?;
@@ -597,24 +566,29 @@ impl Work {
                 ))
                 .next(format!("sess work claim {slug}")));
             };
+            let said = tempfile::tempfile_in(self.repo.own_dir()?)
+                .and_then(|said| Ok((said.try_clone()?, said.try_clone()?, said)));
+            let (stdout, stderr, said) =
+                said.map_err(|error| Error::failed(format!("cannot write beside the repository: {error}")))?;
+            // A file, and no pipe: what the gate leaves running would keep that open, and is not waited for.
             let ended = self.while_renewing(slug, || {
                 Command::new("sh")
                     .args(["-c", command])
                     .current_dir(&path)
                     .envs(self.env(slug))
                     .stdin(Stdio::null())
-                    .output()
+                    .stdout(stdout)
+                    .stderr(stderr)
+                    .status()
             })?;
             let ended =
                 ended.map_err(|error| Error::failed(format!("the gate {gate} could not be run: {error}")))?;
-            if !ended.status.success() {
-                let text = [ended.stdout, ended.stderr].concat();
-                let from = text.len().saturating_sub(GATE_OUTPUT_BYTES_MAX);
-                let said = match String::from_utf8_lossy(&text[from..]).trim() {
+            if !ended.success() {
+                let said = match last_of(said, GATE_OUTPUT_BYTES_MAX).trim() {
                     "" => ", and said nothing".to_owned(),
                     said => format!(": {said}"),
                 };
-                return Err(Error::policy(format!("the gate {gate} failed ({}){said}", ended.status))
+                return Err(Error::policy(format!("the gate {gate} failed ({ended}){said}"))
                     .next(format!("sess work exec {slug} -- sh -c {}", crate::quoted(command))));
             }
         }
@@ -685,6 +659,20 @@ impl Work {
 /// Where the commit waits that nobody but its owner lands.
 fn landed_ref(slug: &Slug) -> String {
     format!("refs/intersession/landed/{slug}")
+}
+
+/// Returns what a gate said last. That it cannot be read is no reason against telling that the gate failed.
+fn last_of(mut said: Output, bytes_max: u64) -> String {
+    let mut bytes = Vec::new();
+    let read = said.metadata().and_then(|found| {
+        said.seek(SeekFrom::Start(found.len().saturating_sub(bytes_max)))?;
+        // Something that was left running may be writing on.
+        said.take(bytes_max).read_to_end(&mut bytes)
+    });
+    if let Err(error) = read {
+        tracing::debug!(%error, "what a gate said is lost");
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Fails when a commit would land that no gate has judged.

@@ -1,6 +1,6 @@
 //! What a claim promises over its whole life: one owner, a fence that never falls, records that can be read later.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Command};
 
 use sess_core::Timestamp;
 use sess_work::{ClaimOptions, InitOptions, Kind, Note, Repo, Settings, Slug, State, Who, Work, Workspace};
@@ -373,6 +373,30 @@ fn what_landed_has_landed_although_it_cannot_be_cleaned_up() {
         completed.notices
     );
     assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Completed));
+}
+
+#[test]
+fn what_a_gate_leaves_running_is_not_waited_for() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    // It runs until somebody lets go of the pipe, with everything that the gate had open.
+    let end = lab.path().join("end");
+    assert!(Command::new("mkfifo").arg(&end).status().expect("it runs").success());
+    let gate = format!("(read line < {0}; echo late) & echo said; test -f work.txt", end.display());
+    let own =
+        work_with(&dir, Settings { gates: [("serves".to_owned(), gate)].into(), ..Settings::default() });
+    let plan = "---\ngates: [serves]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let slug: Slug = "2025-10-14-gated".parse().expect("a slug");
+    own.draft(Some(&slug), &sess_work::Draft::default(), Some(plan)).expect("drafted");
+    own.ready(&slug).expect("ready");
+    let workspace = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    // Opened for both, so that nobody waits for the other end.
+    let letting_go = fs::File::options().read(true).write(true).open(&end).expect("opened");
+    let failed = own.complete(&slug, None).expect_err("there is no work.txt");
+    assert!(failed.message().ends_with("failed (exit status: 1): said"), "{failed}");
+    commit(&lab, &workspace, "work.txt");
+    own.complete(&slug, None).expect("completed");
+    (&letting_go).write_all(b"\n\n").expect("they end");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod late;
 mod life;
 mod losses;
 mod many;
+mod merges;
 mod model;
 mod plans;
 mod races;

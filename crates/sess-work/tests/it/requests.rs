@@ -126,6 +126,131 @@ fn what_waits_to_be_merged_says_so_and_is_nobodys_to_take() {
     check(ann.release(&slug, None), Kind::WrongState, "completed", &format!("sess work show {slug}"));
 }
 
+/// Has a reviewer change what waits to be merged.
+fn review(lab: &Lab, slug: &Slug, file: &str, text: &str) {
+    let dir = lab.path().join("reviewer");
+    if !dir.exists() {
+        lab.clone_named("reviewer");
+    }
+    lab.git(&dir, &["fetch", "--quiet", "origin"]);
+    lab.git(&dir, &["checkout", "--quiet", "-B", "review", &format!("origin/{}", slug.branch())]);
+    fs::write(dir.join(file), text).expect("written");
+    lab.git(&dir, &["add", file]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "Apply suggestion"]);
+    lab.git(&dir, &["push", "--quiet", "origin", &format!("HEAD:{}", slug.branch())]);
+}
+
+/// Checks that one commit waits at the remote, with these files, the session completed in it and active here.
+#[track_caller]
+fn check_offered(lab: &Lab, place: &Path, slug: &Slug, files: &[(&str, &str)]) {
+    let after = branch_at_hub(lab, slug);
+    assert_eq!(lab.git(&lab.hub(), &["rev-list", "--count", &format!("main..{after}")]), "1");
+    for (file, text) in files {
+        assert_eq!(lab.git(&lab.hub(), &["show", &format!("{after}:{file}")]), *text, "{file}");
+    }
+    let dirs = |dir: &Path, at: &str| {
+        let told = lab.git(dir, &["ls-tree", "-r", "--name-only", at, "--", "_AGENTS/sessions"]);
+        let own = told.lines().filter(|path| path.contains(&format!("/{slug}/SESSION.md")));
+        own.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(dirs(&lab.hub(), &after), [format!("_AGENTS/sessions/completed/{slug}/SESSION.md")]);
+    assert_eq!(dirs(place, "HEAD"), [format!("_AGENTS/sessions/active/{slug}/SESSION.md")]);
+    assert_eq!(lab.git(place, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn what_a_reviewer_commits_is_taken_in_by_completing_again() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+    let slug = planned(&ann, "Reviewed");
+    let place = worked_on(&lab, &ann, &slug);
+    ann.note(&slug, Note::Log, "wrote it").expect("logged");
+    ann.note(&slug, Note::Learning, "reviews help").expect("learned");
+    // The base goes on before and after, and so do other sessions.
+    let direct = lab.clone_named("direct");
+    let on_base = |file: &str| {
+        lab.git(&direct, &["pull", "--quiet", "origin", "main"]);
+        fs::write(direct.join(file), "x\n").expect("written");
+        lab.git(&direct, &["add", file]);
+        lab.git(&direct, &["commit", "--quiet", "-m", file]);
+        lab.git(&direct, &["push", "--quiet", "origin", "HEAD:main"]);
+    };
+    on_base("before.rs");
+    planned(&bob, "Another one");
+    ann.complete(&slug, None).expect("handed over");
+
+    review(&lab, &slug, "a.rs", "fn b() {}\n");
+    let drift = ann.drift(&slug).expect("a drift");
+    assert_eq!(drift.refused, Vec::<String>::new(), "nothing is in the way of completing");
+    let done = ann.complete(&slug, None).expect("handed over again");
+    assert!(!done.notices.iter().any(|notice| notice.contains("do not land")), "{:?}", done.notices);
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn b() {}"), ("before.rs", "x")]);
+
+    // Both go on, in other lines of what is there by now.
+    on_base("after.rs");
+    review(&lab, &slug, "readme.md", "# A project\n\nReviewed.\n");
+    commit(&lab, &place, &slug, "c.rs");
+    ann.complete(&slug, None).expect("handed over again");
+    let files = [("a.rs", "fn b() {}"), ("c.rs", "fn a() {}"), ("readme.md", "# A project\n\nReviewed.")];
+    check_offered(&lab, &place, &slug, &files);
+
+    // The reviewer brings the base to the branch.
+    let dir = lab.path().join("reviewer");
+    review(&lab, &slug, "d.rs", "fn d() {}\n");
+    on_base("last.rs");
+    lab.git(&dir, &["fetch", "--quiet", "origin"]);
+    lab.git(&dir, &["merge", "--quiet", "--no-edit", "origin/main"]);
+    lab.git(&dir, &["push", "--quiet", "origin", &format!("HEAD:{}", slug.branch())]);
+    commit(&lab, &place, &slug, "e.rs");
+    ann.complete(&slug, None).expect("handed over again");
+    check_offered(&lab, &place, &slug, &[("d.rs", "fn d() {}"), ("e.rs", "fn a() {}"), ("last.rs", "x")]);
+
+    // What both changed is merged by hand, once.
+    review(&lab, &slug, "a.rs", "fn theirs() {}\n");
+    fs::write(place.join("a.rs"), "fn mine() {}\n").expect("written");
+    lab.git(&place, &["commit", "--quiet", "--all", "-m", &format!("[{slug}] feat: mine")]);
+    let error = ann.complete(&slug, None).expect_err("both changed it");
+    assert_eq!(error.kind, Kind::Conflict, "{error}");
+    assert!(error.message().ends_with("do not go together: a.rs"), "{error}");
+    let ended = Command::new("sh").args(["-c", error.next_command()]).output().expect("run");
+    assert!(!ended.status.success());
+    assert_eq!(lab.git(&place, &["diff", "--name-only", "--diff-filter=U"]), "a.rs");
+    fs::write(place.join("a.rs"), "fn both() {}\n").expect("written");
+    lab.git(&place, &["add", "a.rs"]);
+    lab.git(&place, &["commit", "--quiet", "--no-edit"]);
+    ann.complete(&slug, None).expect("handed over again");
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn both() {}"), ("e.rs", "fn a() {}")]);
+
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    planned(&bob, "Something else");
+    assert_eq!(bob.see().expect("seen").standing(&slug).state(), Some(State::Completed));
+    let files = lab.files("main", ".");
+    for file in ["a.rs", "after.rs", "before.rs", "c.rs", "d.rs", "e.rs", "last.rs"] {
+        assert!(files.iter().any(|found| found == file), "{file}: {files:?}");
+    }
+    ann.gc(false).expect("cleaned up");
+    assert!(!place.exists(), "everything has landed");
+}
+
+#[test]
+fn what_a_reviewer_committed_stays_with_what_is_taken_back() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let slug = planned(&ann, "Given back");
+    worked_on(&lab, &ann, &slug);
+    ann.note(&slug, Note::Log, "wrote it").expect("logged");
+    ann.complete(&slug, None).expect("handed over");
+    review(&lab, &slug, "a.rs", "fn b() {}\n");
+    let notices = ann.release(&slug, None).expect("given back");
+    assert!(!notices.iter().any(|notice| notice.contains("pull --no-rebase")), "{notices:?}");
+    let place = bob.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+    assert_eq!(fs::read_to_string(place.join("a.rs")).expect("read"), "fn b() {}\n");
+    let log = bob.noted(&slug, Note::Log, &bob.see().expect("seen")).expect("read").expect("a log");
+    assert!(log.contains("wrote it"), "{log}");
+    bob.complete(&slug, None).expect("handed over");
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn b() {}")]);
+}
+
 #[test]
 fn what_waits_to_be_merged_can_be_taken_back() {
     for (outcome, state) in [(Phase::Released, State::Planned), (Phase::Abandoned, State::Abandoned)] {

@@ -1,0 +1,100 @@
+//! What others commit on the branch of a pull request while it waits: completing again takes it in.
+//!
+//! That branch has one commit of everything, with the session where it is when it has landed. What was changed since is
+//! brought to the branch that the commit was made of, where the session's directory is its own and active.
+
+use sess_core::mention::first_of;
+
+use crate::{
+    Error, Kind, Oid, Record, Result, Seen, Slug, State, Verb, Work, landing::PATHS_SHOWN_MAX,
+    merging::Merge, projecting::message, tree::Edit,
+};
+
+/// What others made of a commit that waits to be merged.
+pub(crate) struct Reviewed {
+    /// Their last commit.
+    tip: Oid,
+    /// The last commit of the branch that they began with one commit of.
+    made_of: Oid,
+}
+
+impl Work {
+    /// Returns what others made of what waits to be merged, as far as it is not on the branch of this clone.
+    pub(crate) fn reviewed(
+        &self,
+        slug: &Slug,
+        seen: &Seen,
+        record: &Record,
+        tip: &Oid,
+    ) -> Result<Option<Reviewed>> {
+        let Some(shared) = seen.view.branches.get(slug) else { return Ok(None) };
+        let is_offered = record.claim.landed.as_ref().is_some_and(|landed| landed.commit == *shared);
+        if !record.claim.waits() || is_offered || self.repo.is_ancestor(shared, tip)? {
+            return Ok(None);
+        }
+        // Somebody may have begun with an offer before.
+        for landed in self.chain(slug, seen)?.into_iter().filter_map(|claim| claim.landed) {
+            if self.repo.is_ancestor(&landed.commit, shared)? {
+                return Ok(Some(Reviewed { tip: shared.clone(), made_of: landed.tip }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Brings what others committed on the branch of a pull request to the branch of this clone.
+    pub(crate) fn take_in_reviewed(&self, slug: &Slug) -> Result<()> {
+        let seen = self.see()?;
+        let record = self.record_for(Verb::End, slug, &seen)?;
+        let Some(tip) = self.tip(slug)? else { return Ok(()) };
+        let Some(Reviewed { tip: shared, made_of }) = self.reviewed(slug, &seen, &record, &tip)? else {
+            return Ok(());
+        };
+        self.check_finished(slug)?;
+        let text = message(slug, "Take in what was changed in the pull request", &self.by(), Some(&record));
+        // The directory of sessions is that of the base which they have.
+        let around = self.repo.git.run(["merge-base", seen.view.base.as_str(), shared.as_str()])?;
+        let around = around.text().trim().parse().unwrap_or_else(|_| made_of.clone());
+        let tree = self.with_own(slug, &shared, &around, &made_of)?;
+        let theirs = self.repo.commit_tree(&tree, &[&made_of, &shared], &text)?;
+        if made_of == tip {
+            return self.forward_branch(slug, &tip, &theirs);
+        }
+        let paths = match self.repo.merged_apart(&tip, &theirs)? {
+            Merge::Clean(tree) => {
+                let tree = self.with_own(slug, &tree, &around, &tip)?;
+                let merge = self.repo.commit_tree(&tree, &[&tip, &theirs], &text)?;
+                return self.forward_branch(slug, &tip, &merge);
+            }
+            Merge::Conflicts(paths) => paths,
+        };
+        // Nothing else leads to it until somebody has merged it.
+        self.keep_for_rescue(slug, &theirs)?;
+        let path = self.workspace_path(slug);
+        if self.is_clone(&path) {
+            let here = self.repo.common.to_string_lossy();
+            self.repo.git.at(&path).text(["fetch", "--quiet", "--no-tags", &here, theirs.as_str()])?;
+        }
+        let (shown, place) = (first_of(&paths, PATHS_SHOWN_MAX), crate::quoted(path.display()));
+        let how = self.repo.how_to_merge(&tip, &theirs, &paths)?;
+        Err(Error::new(
+            Kind::Conflict,
+            format!("{slug} and what others changed in its pull request do not go together: {shown}"),
+        )
+        .next(format!("git -C {place} merge {how}{}", theirs.short())))
+    }
+
+    /// Returns a tree with the directory of sessions that one commit has, but for the session's own files, which are as
+    /// another one has them.
+    fn with_own(&self, slug: &Slug, tree: &Oid, around: &Oid, own: &Oid) -> Result<Oid> {
+        let tree = self.repo.with_sessions(tree, self.repo.sessions_of(around)?.as_ref())?;
+        let entry = self.repo.tree(around)?.entries.remove(slug);
+        let mut edits: Vec<Edit> = Vec::new();
+        if let Some(entry) = entry {
+            let dir = entry.state.dir_of(slug);
+            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
+        }
+        let own = self.repo.files_of(own.as_str(), &State::Active.dir_of(slug))?;
+        edits.extend(own.into_iter().map(|(path, file)| Edit::Put(path, file)));
+        self.repo.edited(&tree, &edits)
+    }
+}
