@@ -159,11 +159,10 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
     let mut known = Known::default();
-    ends.begin(path, |line| {
+    ends.each(path, |line| {
         known.see(line);
         known.is_spoken && known.created_at.is_some()
     })?;
-    ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;
     }

@@ -205,11 +205,10 @@ fn session(path: &Path) -> Result<Option<Foreign>> {
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, is_dated)?;
     let mut known = Known::default();
-    ends.begin(path, |line| {
+    ends.each(path, |line| {
         known.see(line);
         known.is_spoken
     })?;
-    ends.tail().for_each(|line| known.see(line));
     if !known.is_spoken {
         ends.check(path, is_record)?;
     }

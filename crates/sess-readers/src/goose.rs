@@ -126,7 +126,7 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
     let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
     let (mut is_spoken, mut updated_at) = (false, None);
-    let mut see = |line: &[u8]| {
+    ends.each(path, |line| {
         let line = json::from_slice::<Line>(line).unwrap_or_default();
         session.cwd = session.cwd.take().or(line.working_dir);
         if let Some(title) = line.description.filter(|_| session.title.is_empty()) {
@@ -139,11 +139,7 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             updated_at = at.or(updated_at);
         }
         is_spoken
-    };
-    ends.begin(path, &mut see)?;
-    ends.tail().for_each(|line| {
-        see(line);
-    });
+    })?;
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     if !is_spoken {
         ends.check(path, is_record)?;
