@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::ControlFlow, path::Path};
 
 use sess_core::{SessionId, Source, Timestamp, mention::first_of};
-use sess_readers::{Foreign, Look, Sweep, readers, snapshot::Manifest};
+use sess_readers::{Foreign, Keeping, Look, readers, snapshot::Manifest};
 
 use crate::{App, Error, Result, context, snapshots};
 
@@ -18,8 +18,7 @@ pub struct Retention {
     pub source: Source,
     /// How many it has, without those of sub-agents.
     pub sessions: u64,
-    /// How it deletes them; none when it does not.
-    pub sweep: Option<Sweep>,
+    pub keeping: Keeping,
     /// How many may go within [`SOON_DAYS`].
     pub soon: u64,
     /// How many of those no snapshot has as they are.
@@ -65,13 +64,13 @@ impl App {
                 if live.is_empty() && saved == 0 && problems.is_empty() {
                     continue;
                 }
-                let sweep = sess_readers::sweep(&homes, source);
+                let keeping = sess_readers::keeping(&homes, source);
                 let is_due =
-                    |session: &&&Foreign| sweep.as_ref().is_some_and(|sweep| sweep.due_at(session) <= soon);
+                    |session: &&&Foreign| keeping.sweep().is_some_and(|sweep| sweep.due_at(session) <= soon);
                 let due: Vec<&&Foreign> = live.iter().filter(is_due).collect();
                 let unsaved = due.iter().filter(|session| !is_saved(session)).count() as u64;
                 let (sessions, soon) = (live.len() as u64, due.len() as u64);
-                all.push(Retention { source, sessions, soon, unsaved, saved, sweep, problems });
+                all.push(Retention { source, sessions, soon, unsaved, saved, keeping, problems });
             }
             Ok(all)
         })

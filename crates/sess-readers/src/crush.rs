@@ -16,7 +16,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Named, Table},
+    database::{self, Database, Table},
     files, json,
     session::session_id,
 };
@@ -84,21 +84,18 @@ fn databases(homes: &Homes) -> Vec<PathBuf> {
 }
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "parts"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
-            return Ok(Err(table));
+            return Ok(Some(table));
         }
         let table = Table::of(connection, "sessions")?;
         let columns = ["id", "title", "parent_session_id", "created_at", "updated_at"];
-        let mut named = Named::default();
         named.add(connection, &table.select(&columns), |row, native, id| {
             Ok(session(connection, path, row, native, id))
         })?;
-        Ok(Ok(named))
-    })?;
-    let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.told(path, problems))
+        Ok(None)
+    })
 }
 
 fn session(

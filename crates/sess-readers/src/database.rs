@@ -212,6 +212,26 @@ pub(crate) fn unknown_schema(path: &Path, table: &str) -> Error {
     }
 }
 
+/// Returns the sessions that are in a database, and says how many there are besides.
+///
+/// `add` adds them, or returns a table that lacks what sessions are read from. As in [`look`], it runs again when the
+/// database changed under it.
+pub(crate) fn sessions(
+    path: &Path,
+    problems: &mut Vec<String>,
+    mut add: impl FnMut(&Connection, &mut Named) -> rusqlite::Result<Option<&'static str>>,
+) -> Result<Vec<Foreign>> {
+    let (named, lacking) = look(path, |connection| {
+        let mut named = Named::default();
+        let lacking = add(connection, &mut named)?;
+        Ok((named, lacking))
+    })?;
+    match lacking {
+        Some(table) => Err(unknown_schema(path, table)),
+        None => Ok(named.told(path, problems)),
+    }
+}
+
 /// What the rows of a database name.
 #[derive(Default)]
 pub(crate) struct Named {
@@ -242,7 +262,7 @@ impl Named {
     }
 
     /// Returns the sessions, and says how many there were besides.
-    pub(crate) fn told(self, path: &Path, problems: &mut Vec<String>) -> Vec<Foreign> {
+    fn told(self, path: &Path, problems: &mut Vec<String>) -> Vec<Foreign> {
         if self.lost > 0 {
             let (count, path) = (self.lost, path.display());
             problems.push(format!("{count} session(s) in {path} cannot be read and are left out"));

@@ -16,7 +16,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Named, Table},
+    database::{self, Database, Table},
     json,
     session::session_id,
 };
@@ -78,17 +78,17 @@ const ITEM: [&str; 6] =
     ["item_type", "agent_name", "message_json", "implicit", "subsession_id", "summary_text"];
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let table = Table::of(connection, "sessions")?;
         let has_items = Table::of(connection, "session_items")?.has_all(&["session_id", "message_json"]);
         let has_column = table.has("messages");
         if !table.has("id") {
-            return Ok(Err("sessions"));
+            return Ok(Some("sessions"));
         }
         if !has_items && !has_column {
-            return Ok(Err("session_items"));
+            return Ok(Some("session_items"));
         }
-        let (mut named, mut inside) = (Named::default(), Vec::new());
+        let mut inside = Vec::new();
         named.add(connection, &table.select(&SESSION), |row, native, id| {
             let mut session = session(path, row, id);
             if has_items {
@@ -102,10 +102,8 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
         })?;
         // What has a row of its own comes first.
         named.sessions.extend(inside);
-        Ok(Ok(named))
-    })?;
-    let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.told(path, problems))
+        Ok(None)
+    })
 }
 
 fn session(path: &Path, row: &Row<'_>, id: SessionId) -> Foreign {

@@ -244,6 +244,15 @@ impl Ends {
         self.is_whole
     }
 
+    /// Hands over the lines at the beginning, as [`Self::begin`] does, and those at the end.
+    pub(crate) fn each(&self, path: &Path, mut see: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.begin(path, &mut see)?;
+        for line in self.tail() {
+            see(line);
+        }
+        Ok(())
+    }
+
     /// Hands over the lines at the beginning. Where `see` does not say that it knows what is looked for, the first of the
     /// file come once more, and others: a line that is longer than what is looked at hides itself and those behind it.
     pub(crate) fn begin(&self, path: &Path, mut see: impl FnMut(&[u8]) -> bool) -> Result<()> {

@@ -13,7 +13,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Named, Table},
+    database::{self, Database, Table},
     files::{self, Ends, Lines},
     json, lenient,
     session::session_id,
@@ -66,10 +66,10 @@ impl Reader for Goose {
 }
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let wanted: [(_, &[_]); 2] = [("sessions", &["id"]), ("messages", &["session_id", "content_json"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
-            return Ok(Err(table));
+            return Ok(Some(table));
         }
         let table = Table::of(connection, "sessions")?;
         let columns = [
@@ -83,14 +83,11 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             "archived_at",
             "parent_session_id",
         ];
-        let mut named = Named::default();
         named.add(connection, &table.select(&columns), |row, native, id| {
             Ok(session(connection, path, row, native, id))
         })?;
-        Ok(Ok(named))
-    })?;
-    let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.told(path, problems))
+        Ok(None)
+    })
 }
 
 fn session(
@@ -126,10 +123,9 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, |line| said_at(line).is_some())?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Goose, id, path, &metadata);
     let (mut is_spoken, mut updated_at) = (false, None);
-    let mut see = |line: &[u8]| {
+    ends.each(path, |line| {
         let line = json::from_slice::<Line>(line).unwrap_or_default();
         session.cwd = session.cwd.take().or(line.working_dir);
         if let Some(title) = line.description.filter(|_| session.title.is_empty()) {
@@ -142,11 +138,7 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             updated_at = at.or(updated_at);
         }
         is_spoken
-    };
-    ends.begin(path, &mut see)?;
-    ends.tail().for_each(|line| {
-        see(line);
-    });
+    })?;
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     if !is_spoken {
         ends.check(path, is_record)?;

@@ -201,13 +201,13 @@ fn archived(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<
 const ARCHIVES: &str = "session_transcript_archives";
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let wanted: [(_, &[_]); 2] = [
             ("session_windows", &["session_id", "session_key"]),
             (EVENTS, &["session_id", "seq", "event_json"]),
         ];
         if let Some(table) = database::lacking(connection, &wanted)? {
-            return Ok(Err(table));
+            return Ok(Some(table));
         }
         let windows = Table::of(connection, "session_windows")?;
         let nodes = nodes(connection)?;
@@ -224,7 +224,6 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
         let first = format!("{} WHERE session_id = ?1 ORDER BY seq LIMIT 1", events.select(&EVENT));
         let opening =
             format!("{} WHERE session_id = ?1 ORDER BY seq LIMIT {OPENING_LEN_MAX}", events.select(&EVENT));
-        let mut named = Named::default();
         named.add(connection, &windows.select(&columns), |row, native, id| {
             let mut session = window(path, row, native, id, &nodes);
             let mut statement = connection.prepare_cached(&first)?;
@@ -239,11 +238,9 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             }
             Ok(Some(session))
         })?;
-        add_archives(&mut named, connection, path, &nodes)?;
-        Ok(Ok(named))
-    })?;
-    let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.told(path, problems))
+        add_archives(named, connection, path, &nodes)?;
+        Ok(None)
+    })
 }
 
 /// How many events are looked at for the first prompt.

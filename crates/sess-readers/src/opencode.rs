@@ -14,7 +14,7 @@ pub use self::calling::opencode_caller;
 use self::telling::{Message, Part, Revert, Telling};
 use crate::{
     Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Database, Named, Table},
+    database::{self, Database, Table},
     files, json,
     session::session_id,
 };
@@ -96,10 +96,10 @@ fn databases(homes: &Homes, root: &Path, listing: &mut Listing<'_>) -> Vec<PathB
 }
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let wanted: [(_, &[_]); 2] = [("session", &["id"]), ("message", &["session_id", "data"])];
         if let Some(table) = database::lacking(connection, &wanted)? {
-            return Ok(Err(table));
+            return Ok(Some(table));
         }
         let table = Table::of(connection, "session")?;
         // Of all columns only these: rows hold whole diffs.
@@ -113,14 +113,11 @@ fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
             "time_updated",
             "time_archived",
         ];
-        let mut named = Named::default();
         named.add(connection, &table.select(&columns), |row, native, id| {
             Ok(Some(session(connection, path, row, native, id)))
         })?;
-        Ok(Ok(named))
-    })?;
-    let found = found.map_err(|table| database::unknown_schema(path, table))?;
-    Ok(found.told(path, problems))
+        Ok(None)
+    })
 }
 
 fn session(connection: &Connection, path: &Path, row: &Row<'_>, native: &str, id: SessionId) -> Foreign {

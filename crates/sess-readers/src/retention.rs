@@ -13,6 +13,16 @@ const USUAL_DAYS: i64 = 30;
 /// Whoever waits for so long deletes none that anybody will ask for. Claude Code has no word for never.
 const KEEPING_DAYS: i64 = 36_500;
 
+/// How an agent keeps its sessions, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// It deletes none by itself.
+    All,
+    /// What is here is not what it goes by, so nothing that it deletes would be seen here.
+    OnServer,
+    Swept(Sweep),
+}
+
 /// An agent's way to delete sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
@@ -38,6 +48,16 @@ pub enum Age {
     Use,
 }
 
+impl Keeping {
+    /// Returns how it deletes sessions, if it does so here.
+    pub fn sweep(&self) -> Option<&Sweep> {
+        match self {
+            Self::Swept(sweep) => Some(sweep),
+            Self::All | Self::OnServer => None,
+        }
+    }
+}
+
 impl Sweep {
     /// Tells whether sessions stay as it is, so that nothing is to be written there.
     pub fn keeps_all(&self) -> bool {
@@ -54,35 +74,36 @@ impl Sweep {
     }
 }
 
-/// Returns how an agent deletes sessions; nothing when it deletes none by itself, as far as is known.
-pub fn sweep(homes: &Homes, source: Source) -> Option<Sweep> {
-    match source {
+/// Returns how an agent keeps its sessions.
+pub fn keeping(homes: &Homes, source: Source) -> Keeping {
+    let sweep = match source {
         Source::Claude => {
             let settings = Settings::read(homes.claude().join("settings.json"));
             let days = settings.get("/cleanupPeriodDays").and_then(Value::as_f64);
             let after_ms = days.filter(|days| *days >= 0.0).map(|days| (days * DAY_MS as f64) as i64);
-            Some(settings.sweep(after_ms, Age::File, "cleanupPeriodDays", "\"cleanupPeriodDays\": 36500"))
+            settings.sweep(after_ms, Age::File, "cleanupPeriodDays", "\"cleanupPeriodDays\": 36500")
         }
         Source::Gemini => {
             let settings = Settings::read(homes.gemini().join("settings.json"));
             let retention = "/general/sessionRetention";
             if settings.get(&format!("{retention}/enabled")).and_then(Value::as_bool) == Some(false) {
-                return None;
+                return Keeping::All;
             }
             let after_ms = settings.get(&format!("{retention}/maxAge")).and_then(duration_ms);
             let remedy = "\"general\": {\"sessionRetention\": {\"enabled\": false}}";
-            Some(settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy))
+            settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy)
         }
         Source::Openclaw => {
             let settings = Settings::read(homes.openclaw().join("openclaw.json"));
             let maintenance = "/session/maintenance";
             if settings.get(&format!("{maintenance}/mode")).and_then(Value::as_str) == Some("warn") {
-                return None;
+                return Keeping::All;
             }
             let after_ms = settings.get(&format!("{maintenance}/pruneAfter")).and_then(duration_ms);
             let remedy = "\"session\": {\"maintenance\": {\"mode\": \"warn\"}}";
-            Some(settings.sweep(after_ms, Age::Use, "session.maintenance.pruneAfter", remedy))
+            settings.sweep(after_ms, Age::Use, "session.maintenance.pruneAfter", remedy)
         }
+        Source::Amp => return Keeping::OnServer,
         Source::Native
         | Source::Codex
         | Source::Opencode
@@ -91,10 +112,10 @@ pub fn sweep(homes: &Homes, source: Source) -> Option<Sweep> {
         | Source::Cursor
         | Source::Zed
         | Source::Crush
-        | Source::Amp
         | Source::Qwen
-        | Source::Copilot => None,
-    }
+        | Source::Copilot => return Keeping::All,
+    };
+    Keeping::Swept(sweep)
 }
 
 /// An agent's settings, as far as they can be read.
@@ -155,22 +176,25 @@ mod tests {
 
     use super::*;
 
-    /// Says what is made of a settings file: `days, value`, or nothing.
+    /// Says what is made of a settings file: `hours, value`, or how sessions are kept otherwise.
     #[track_caller]
     fn check(source: Source, file: &str, settings: &str, said: &str) {
         let home = tempfile::tempdir().expect("a home");
         let path = home.path().join(file);
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         fs::write(&path, settings).expect("written");
-        let found = sweep(&Homes::at(home.path()), source);
-        let told = found.map(|sweep| {
-            assert_eq!(sweep.file, path);
-            let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
-            let keeps = if sweep.keeps_all() { ", keeps all" } else { "" };
-            let value = sweep.value.unwrap_or_else(|| "-".to_owned());
-            format!("{} h, {value}{problem}{keeps}", sweep.after_ms / 3_600_000)
-        });
-        assert_eq!(told.unwrap_or_default(), said, "{settings}");
+        let told = match keeping(&Homes::at(home.path()), source) {
+            Keeping::All => "all".to_owned(),
+            Keeping::OnServer => "on its server".to_owned(),
+            Keeping::Swept(sweep) => {
+                assert_eq!(sweep.file, path);
+                let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
+                let keeps = if sweep.keeps_all() { ", keeps all" } else { "" };
+                let value = sweep.value.unwrap_or_else(|| "-".to_owned());
+                format!("{} h, {value}{problem}{keeps}", sweep.after_ms / 3_600_000)
+            }
+        };
+        assert_eq!(told, said, "{settings}");
     }
 
     #[test]
@@ -188,15 +212,16 @@ mod tests {
         let gemini =
             |settings: &str, said: &str| check(Source::Gemini, ".gemini/settings.json", settings, said);
         gemini("{}", "720 h, -");
-        gemini(r#"{"general": {"sessionRetention": {"enabled": false}}}"#, "");
+        gemini(r#"{"general": {"sessionRetention": {"enabled": false}}}"#, "all");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "2w"}}}"#, "336 h, 2w");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "36h"}}}"#, "36 h, 36h");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "ever"}}}"#, "720 h, -");
         let openclaw =
             |settings: &str, said: &str| check(Source::Openclaw, ".openclaw/openclaw.json", settings, said);
         openclaw(r#"{"session": {"maintenance": {"pruneAfter": "14d"}}}"#, "336 h, 14d");
-        openclaw(r#"{"session": {"maintenance": {"mode": "warn"}}}"#, "");
+        openclaw(r#"{"session": {"maintenance": {"mode": "warn"}}}"#, "all");
         openclaw("{session: {}}", "720 h, -, unreadable");
-        check(Source::Codex, ".codex/config.toml", "", "");
+        check(Source::Codex, ".codex/config.toml", "", "all");
+        check(Source::Amp, ".config/amp/settings.json", "{}", "on its server");
     }
 }

@@ -1,13 +1,15 @@
 //! A session as another agent keeps it.
 
 use std::{
+    fs::Metadata,
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
-    path::PathBuf,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
 };
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
-use crate::{Result, cursor, database::Stamp};
+use crate::{Result, cursor, database::Stamp, files};
 
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,12 @@ impl Foreign {
             place,
             is_snapshot: false,
         }
+    }
+
+    /// Returns a session that has a file of its own, of which only that is known.
+    pub(crate) fn in_file(source: Source, id: SessionId, path: &Path, metadata: &Metadata) -> Self {
+        let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
+        Self::new(source, id, place, files::modified(metadata))
     }
 
     /// Returns what is another text as soon as the file that keeps it changes.
@@ -135,6 +143,17 @@ pub struct Told {
     pub title: Option<String>,
     /// It goes on where another file ended, and that file is gone.
     pub lacks_beginning: bool,
+}
+
+impl Told {
+    /// Counts a message that is passed over, for its role is none that is known here, or is not said.
+    pub(crate) fn pass_over<T: Copy>(&mut self, role: Option<T>) -> ControlFlow<()> {
+        match role {
+            Some(_) => self.unknown += 1,
+            None => self.bad += 1,
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Names a record in little memory; two of one session are told apart but for one chance in 10^13.

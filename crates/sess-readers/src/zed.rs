@@ -13,7 +13,7 @@ use sess_core::{
 
 use crate::{
     Entry, Error, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
-    database::{self, Named, Table},
+    database::{self, Table},
     files, json,
     session::session_id,
 };
@@ -78,19 +78,16 @@ impl Reader for Zed {
 }
 
 fn sessions(path: &Path, problems: &mut Vec<String>) -> Result<Vec<Foreign>> {
-    let found = database::look(path, |connection| {
+    database::sessions(path, problems, |connection, named| {
         let table = Table::of(connection, "threads")?;
         if !table.has_all(&["id", "data_type", "data"]) {
-            return Ok(None);
+            return Ok(Some("threads"));
         }
         let columns =
             ["id", "summary", "updated_at", "created_at", "parent_id", "folder_paths", "folder_paths_order"];
-        let mut named = Named::default();
         named.add(connection, &table.select(&columns), |row, _, id| Ok(Some(session(path, row, id))))?;
-        Ok(Some(named))
-    })?;
-    let found = found.ok_or_else(|| database::unknown_schema(path, "threads"))?;
-    Ok(found.told(path, problems))
+        Ok(None)
+    })
 }
 
 fn session(path: &Path, row: &Row<'_>, id: SessionId) -> Foreign {

@@ -21,7 +21,7 @@ use sess_readers::{
 
 use super::{
     Named, SnapshotsLeft,
-    merge::{Key, Merge, Piece},
+    merge::{Key, Merge, Pick},
     unreadable,
 };
 use crate::{Error, Result};
@@ -173,11 +173,11 @@ impl Keeper {
     fn merged(&self, merge: &Merge<'_>, before: &Manifest) -> Result<Result<Cut, String>> {
         let mut cutter = Cutter::new(self);
         let (mut then, mut now) = merge.shelves();
-        for piece in merge.pieces() {
-            let entry = match piece {
-                Piece::Old(place) => then.get(place),
-                Piece::New(place) => now.get(place),
-                Piece::Damaged(chunk) => {
+        for pick in merge.picks() {
+            let entry = match pick {
+                Pick::Old(place) => then.get(place),
+                Pick::New(place) => now.get(place),
+                Pick::Damaged(chunk) => {
                     cutter.keep(&before.chunks[chunk])?;
                     continue;
                 }

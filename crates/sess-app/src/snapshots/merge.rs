@@ -83,8 +83,8 @@ pub(super) struct Merge<'a> {
     is_used: Vec<Vec<bool>>,
 }
 
-/// What is kept from now on.
-pub(super) enum Piece {
+/// What a merge picks to be kept from now on.
+pub(super) enum Pick {
     Old(Place),
     New(Place),
     /// An old chunk of which nobody knows what it said, and whose place nothing takes: as long as it is named, it is
@@ -320,19 +320,19 @@ impl<'a> Merge<'a> {
     }
 
     /// Names what is kept from now on, in its order: what the snapshot has, and behind it what is new.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
+    pub(super) fn picks(&self) -> impl Iterator<Item = Pick> {
         let old = self.fates.iter().enumerate().flat_map(|(chunk, fates)| {
             let is_lost = fates.is_empty() && self.damaged.contains(&chunk);
             let kept = fates.iter().enumerate().flat_map(move |(n, fate)| match *fate {
-                Fate::Same(_) | Fate::Gone => [Some(Piece::Old((chunk, n))), None],
-                Fate::Again(place) | Fate::Grown(place) => [Some(Piece::New(place)), None],
-                Fate::Changed(place) => [Some(Piece::Old((chunk, n))), Some(Piece::New(place))],
+                Fate::Same(_) | Fate::Gone => [Some(Pick::Old((chunk, n))), None],
+                Fate::Again(place) | Fate::Grown(place) => [Some(Pick::New(place)), None],
+                Fate::Changed(place) => [Some(Pick::Old((chunk, n))), Some(Pick::New(place))],
             });
-            is_lost.then_some(Piece::Damaged(chunk)).into_iter().chain(kept.flatten())
+            is_lost.then_some(Pick::Damaged(chunk)).into_iter().chain(kept.flatten())
         });
         let new = self.is_used.iter().enumerate().flat_map(|(chunk, used)| {
             let unused = used.iter().enumerate().filter(|(_, is_used)| !**is_used);
-            unused.map(move |(n, _)| Piece::New((chunk, n)))
+            unused.map(move |(n, _)| Pick::New((chunk, n)))
         });
         old.chain(new)
     }

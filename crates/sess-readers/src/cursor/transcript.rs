@@ -10,7 +10,7 @@ use sess_core::{
 };
 
 use crate::{
-    Entry, Foreign, Listing, Place, Result, Take, Told,
+    Entry, Foreign, Listing, Result, Take, Told,
     files::{self, Ends, Lines},
     json, lenient,
     session::session_id,
@@ -102,10 +102,9 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, |_| true)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Cursor, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Cursor, id, path, &metadata);
     let mut is_spoken = false;
-    let mut see = |line: &[u8]| {
+    ends.each(path, |line| {
         let mut line = json::from_slice::<Line>(line).unwrap_or_default();
         is_spoken |= line.role().is_some();
         if session.title.is_empty() && line.role() == Some(Role::User) {
@@ -116,11 +115,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
             session.title = prompt.unwrap_or_default();
         }
         is_spoken
-    };
-    ends.begin(path, &mut see)?;
-    ends.tail().for_each(|line| {
-        see(line);
-    });
+    })?;
     if !is_spoken {
         ends.check(path, is_record)?;
     }

@@ -9,7 +9,7 @@ use sess_core::{SessionId, Source, Timestamp};
 
 use super::Children;
 use crate::{
-    Foreign, Listing, Place, Result,
+    Foreign, Listing, Result,
     files::{self, Ends},
     json, lenient,
     session::session_id,
@@ -125,11 +125,11 @@ fn is_dated(line: &[u8]) -> bool {
 fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Openclaw, id, path, &metadata);
     session.is_archived = is_archived;
     let (mut is_spoken, mut updated_at) = (false, None);
-    let mut see = |line: &[u8]| {
+    let ends = Ends::of_any(path, file, &metadata, is_dated)?;
+    ends.each(path, |line| {
         let line = json::from_slice::<Line>(line).unwrap_or_default();
         session.created_at = session.created_at.or(line.at);
         if line.kind == "session" {
@@ -139,12 +139,7 @@ fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>
             updated_at = line.at.or(updated_at);
         }
         is_spoken
-    };
-    let ends = Ends::of_any(path, file, &metadata, is_dated)?;
-    ends.begin(path, &mut see)?;
-    ends.tail().for_each(|line| {
-        see(line);
-    });
+    })?;
     session.title = ends.head().find_map(super::asked).unwrap_or_default();
     if !is_spoken {
         ends.check(path, is_record)?;

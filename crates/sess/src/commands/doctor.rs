@@ -8,8 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use sess_agent::confine;
 use sess_app::{Kind, Retention, SOON_DAYS};
-use sess_core::Source;
-use sess_readers::Age;
+use sess_readers::{Age, Keeping};
 
 use super::{Context, progress::Progress};
 use crate::{
@@ -193,13 +192,12 @@ async fn check_retention(context: &Context) -> Vec<Check> {
 
 fn retention(kept: &Retention) -> String {
     let mut text = sessions(kept.sessions);
-    match &kept.sweep {
-        // What is here is not what it goes by, so nothing that it deletes would be seen here.
-        None if kept.source == Source::Amp => {
+    match &kept.keeping {
+        Keeping::OnServer => {
             text.push_str("; it keeps threads on its server, and what is here is what older releases left");
         }
-        None => text.push_str("; it deletes none by itself, as far as is known"),
-        Some(sweep) => {
+        Keeping::All => text.push_str("; it deletes none by itself, as far as is known"),
+        Keeping::Swept(sweep) => {
             let since = match sweep.age {
                 Age::File => "whose files did not change",
                 Age::Use => "in which nothing was said",
