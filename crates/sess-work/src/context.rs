@@ -16,10 +16,11 @@ const WORDS_MIN: usize = 2;
 const SCOPE_WORDS: usize = 4;
 
 impl Work {
-    /// Returns the plan, what is open, the last entries of the worklog and what was learned about the same things.
+    /// Returns the plan, what is open, the last entries of the worklog and what was learned about the same things; and
+    /// what the caller has to be told besides.
     ///
     /// It has at most `bytes_max` bytes; what is left out is said.
-    pub fn context(&self, slug: &Slug, bytes_max: usize) -> Result<String> {
+    pub fn context(&self, slug: &Slug, bytes_max: usize) -> Result<(String, Vec<String>)> {
         let seen = self.look_and_keep(slug)?;
         let (drift, brief) = self.drift_in(slug, &seen)?;
         let head = format!("# Work session {slug} ({})\n\n", drift.state);
@@ -47,7 +48,7 @@ impl Work {
         }
         let whole = head.len() + plan.len() + rest.len();
         if whole <= bytes_max {
-            return Ok(head + &plan + &rest);
+            return Ok((head + &plan + &rest, drift.notices));
         }
         // A long plan leaves room for what it does not say itself.
         let plan = if rest.len() < bytes_max / 2 {
@@ -55,7 +56,7 @@ impl Work {
         } else {
             cut(&plan, bytes_max / 2, slug, whole)
         };
-        Ok(cut(&(head + &plan + &rest), bytes_max, slug, whole))
+        Ok((cut(&(head + &plan + &rest), bytes_max, slug, whole), drift.notices))
     }
 
     /// Returns what was learned about what this plan is about, the closest first.

@@ -28,6 +28,8 @@ pub struct Drift {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_plan: Option<String>,
     pub time: DriftTime,
+    /// That the caller lost the session, and to whom.
+    pub notices: Vec<String>,
 }
 
 impl Drift {
@@ -156,6 +158,7 @@ impl Work {
                 spent_minutes: minutes_held(attempt, self.now()),
                 estimate_minutes: brief.estimate_minutes,
             },
+            notices: self.lost_to(slug, seen)?.into_iter().collect(),
         };
         Ok((drift, brief))
     }

@@ -222,19 +222,13 @@ impl Work {
     }
 
     /// Says that a session went to somebody else, and to whom, to whoever had it or stands in its workspace.
-    pub fn lost_to(&self, slug: &Slug) -> Result<Option<String>> {
-        // Most have what they ask about, and what this clone saw last says so without the remote.
-        let record = self.repo.seen_record(slug)?;
-        if record.is_none_or(|record| record.claim.owner.includes(&self.owner)) {
-            return Ok(None);
-        }
-        let seen = self.see_or_recall()?;
+    pub(crate) fn lost_to(&self, slug: &Slug, seen: &Seen) -> Result<Option<String>> {
         let standing = seen.standing(slug);
         let Some(claim) = standing.holder().filter(|claim| !claim.owner.includes(&self.owner)) else {
             return Ok(None);
         };
         let is_here = self.fence_of(slug)?.is_some_and(|fence| claim.fence > fence);
-        if !is_here && !self.had(slug, &seen)? {
+        if !is_here && !self.had(slug, seen)? {
             return Ok(None);
         }
         Ok(Some(Refusal::Dispossessed(slug.clone(), claim.told(self.now())).to_string()))

@@ -78,7 +78,7 @@ impl Tool for WorkClaim {
                     branch: claim.branch.clone(),
                     fence: claim.fence,
                     until: claim.lapses_at().to_string(),
-                    context: work.context(&claim.slug, CONTEXT_BYTES)?,
+                    context: work.context(&claim.slug, CONTEXT_BYTES)?.0,
                     notices: claimed.notices.clone(),
                 };
                 Ok((told, waits))

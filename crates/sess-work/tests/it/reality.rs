@@ -221,17 +221,17 @@ fn a_line_leads_to_its_session_and_what_was_learned_to_the_next() {
     let plan = "---\nlabels: auth\n---\n# Sign out\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [x] old\n- [ ] new\n";
     let (next, _) = claimed(&ann, "Sign out", plan);
     ann.note(&next, Note::Log, "began").expect("noted");
-    let context = ann.context(&next, 100_000).expect("a context");
+    let context = ann.context(&next, 100_000).expect("a context").0;
     for part in ["# Sign out", "## Open criteria\n\n- [ ] new\n", "began", "forms need a token"] {
         assert!(context.contains(part), "{part}: {context}");
     }
     assert!(!context.contains("labels:"), "{context}");
     for bytes_max in [0, 10, 100, 300, context.len() - 1] {
-        assert!(ann.context(&next, bytes_max).expect("a context").len() <= bytes_max);
+        assert!(ann.context(&next, bytes_max).expect("a context").0.len() <= bytes_max);
     }
-    assert!(ann.context(&next, 300).expect("a context").contains("--bytes"));
+    assert!(ann.context(&next, 300).expect("a context").0.contains("--bytes"));
     let unrelated = planned(&ann, "Larger fonts");
-    assert!(!ann.context(&unrelated, 100_000).expect("a context").contains("forms need a token"));
+    assert!(!ann.context(&unrelated, 100_000).expect("a context").0.contains("forms need a token"));
 }
 
 #[test]

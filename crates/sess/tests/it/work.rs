@@ -518,6 +518,8 @@ fn whoever_lost_a_work_session_is_told_by_what_only_looks() {
         assert!(run.code == 0 && run.stderr.contains("is not yours any more"), "{run:?}");
         assert_eq!(lab.json("bob", &[verb, &slug])["notices"], json!([]), "{verb}");
     }
+    let told = lab.run(&workspace, &["tool", "call", "work_status"]);
+    assert!(told.code == 0 && told.stdout.contains("is not yours any more"), "{told:?}");
 }
 
 #[test]

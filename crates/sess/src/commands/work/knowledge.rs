@@ -42,12 +42,11 @@ pub(super) fn kb(here: &Here<'_>, args: Kb) -> anyhow::Result<()> {
 
 pub(super) fn context(here: &Here<'_>, one: One, bytes: usize) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
-    let text = here.work.context(&slug, bytes)?;
-    let lost = here.work.lost_to(&slug)?;
+    let (text, notices) = here.work.context(&slug, bytes)?;
     if here.output.json {
         let state = here.state(&slug)?.unwrap_or(State::Active);
-        return here.tell(&slug, state, json!({ "context": text }), lost.as_slice(), "");
+        return here.tell(&slug, state, json!({ "context": text }), &notices, "");
     }
-    here.notice(lost.as_slice());
+    here.notice(&notices);
     here.output.markdown(&text)
 }

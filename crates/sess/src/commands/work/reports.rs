@@ -72,13 +72,10 @@ fn tell_status(here: &Here<'_>, status: &Status) -> anyhow::Result<()> {
 pub(super) fn drift(here: &Here<'_>, one: One) -> anyhow::Result<()> {
     let slug = here.meant(one)?;
     let drift = here.work.drift(&slug)?;
-    let lost = here.work.lost_to(&slug)?;
     if here.output.json {
-        let mut data = serde_json::to_value(&drift)?;
-        data["notices"] = serde_json::json!(lost.as_slice());
-        return here.output.data(&data);
+        return here.output.data(&drift);
     }
-    here.notice(lost.as_slice());
+    here.notice(&drift.notices);
     for (lead, text) in drift_lines(here.output, &drift, now()) {
         here.output.hanging(&lead, &text)?;
     }
@@ -218,6 +215,7 @@ mod tests {
             refused: vec!["SESSION.md was changed".to_owned()],
             base_plan: Some("somebody changed it".to_owned()),
             time: DriftTime { spent_minutes: 30, estimate_minutes: Some(240) },
+            notices: Vec::new(),
         };
         let lines = drift_lines(&Output::new(false), &drift, at);
         let told: Vec<String> = lines.into_iter().map(|(lead, text)| lead + &text).collect();
