@@ -36,8 +36,13 @@ pub(super) fn hook(here: &Here<'_>, name: &str, mut args: Vec<String>) -> anyhow
             args.extend(index.map(|(_, value)| value.clone()));
         }
         "pre-push" if args.len() == 2 && !std::io::stdin().is_terminal() => {
-            let mut pushed = String::new();
-            std::io::stdin().take(PUSHED_BYTES_MAX).read_to_string(&mut pushed)?;
+            let mut pushed = Vec::new();
+            std::io::stdin().take(PUSHED_BYTES_MAX + 1).read_to_end(&mut pushed)?;
+            // What is not read is not checked.
+            if pushed.len() as u64 > PUSHED_BYTES_MAX {
+                anyhow::bail!("more is pushed at once than can be checked: push the branch alone");
+            }
+            let pushed = String::from_utf8_lossy(&pushed);
             args.extend(pushed.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned));
         }
         _ => {}
