@@ -98,7 +98,7 @@ async fn carried_out(
     let plan = workspace.join(State::Active.dir_of(slug)).join(PLAN_FILE);
     let plan = std::fs::read_to_string(&plan).with_context(|| format!("cannot read {}", plan.display()))?;
     here.context.app.begin_work(&session, plan).await?;
-    let told = work.context(slug, CONTEXT_BYTES)?;
+    let (told, _) = work.context(slug, CONTEXT_BYTES)?;
     let text = format!(
         "Carry out the work session {slug}. You are in its workspace, a checkout of its own branch: change files only \
          here. Its plan is below, and read_session_plan has it too; leave SESSION.md as it is. When you are done, say \
