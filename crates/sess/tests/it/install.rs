@@ -175,6 +175,28 @@ fn a_file_that_its_host_wrote_anew_gives_the_entry_back() {
 }
 
 #[test]
+fn the_record_stays_as_long_as_our_entry_does() {
+    let world = World::new();
+    let path = put(&world, ".codex/config.toml", "a = 1\n");
+    world.ok(["install", "codex"]);
+    let installed = fs::read_to_string(&path).expect("readable");
+    // Somebody joined our table with the container, which is not how it was written.
+    let joined = installed.replace("[mcp_servers.sess]", "[mcp_servers]").replace("\ncommand", "\nsess.command");
+    let joined = joined.replace("\nargs", "\nsess.args").replace("\nenv_vars", "\nsess.env_vars");
+    for (text, said) in [(joined.as_str(), "has mcp_servers.sess, written in a way"), ("a = ", "cannot be read")] {
+        fs::write(&path, text).expect("written");
+        let before = snapshot(&world);
+        for args in [&["uninstall", "codex", "--dry-run"][..], &["uninstall", "codex"]] {
+            world.fails(args.iter().copied(), 1, said);
+        }
+        assert_eq!(snapshot(&world), before);
+    }
+    fs::write(&path, installed + "[b]\n").expect("written");
+    world.ok(["uninstall", "codex"]);
+    assert_eq!(fs::read_to_string(&path).expect("readable"), "a = 1\n[b]\n");
+}
+
+#[test]
 fn a_file_made_by_install_that_others_use_by_now_stays() {
     let world = World::new();
     world.ok(["install", "cursor"]);

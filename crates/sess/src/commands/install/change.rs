@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::{
     document::{Entry, Format, Found, Refusal},
@@ -148,8 +148,7 @@ fn put_entries(
     // What an earlier install wrote gives way to what is needed now.
     let base = match (written, &now) {
         (Some(written), Some(bytes)) => {
-            let (base, _) = taken_out(written, bytes)?;
-            base
+            taken_out(written, &path, bytes)?.rest
         }
         _ => now.clone(),
     };
@@ -196,10 +195,18 @@ pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
         let note = Some(format!("{} is not there any more", path.display()));
         return Ok(Change { note, ..Change::none(path, now, Action::Unchanged, None) });
     };
-    let (after, lost) = match written.before()? {
-        Some(before) if before == *bytes => (Some(before), 0),
-        _ => taken_out(written, bytes)?,
+    let TakenOut { rest: after, lost, stuck } = match written.before()? {
+        Some(before) if before == *bytes => TakenOut { rest: Some(before), lost: 0, stuck: Vec::new() },
+        _ => taken_out(written, &path, bytes)?,
     };
+    if !stuck.is_empty() {
+        // While it is there, so is the record: whoever comes back hears of it again.
+        bail!(
+            "{} has {}, written in a way that cannot be edited here: take it out yourself, then try again",
+            path.display(),
+            stuck.join(" and ")
+        );
+    }
     let changed = changed_in(written, after.as_deref());
     if after == now {
         return Ok(match (changed, lost) {
@@ -232,27 +239,39 @@ fn changed_in(written: &Written, after: Option<&[u8]>) -> Option<String> {
     Some(format!("has {places}, which somebody changed since it was written there; it is left alone"))
 }
 
-/// Returns what a file says without what was written to it, and how much of that could not be found.
-fn taken_out(written: &Written, now: &[u8]) -> anyhow::Result<(Option<Vec<u8>>, usize)> {
+/// What a file says without what was written to it.
+struct TakenOut {
+    rest: Option<Vec<u8>>,
+    /// How much could not be found.
+    lost: usize,
+    /// What is there still, because the text around it cannot be edited.
+    stuck: Vec<String>,
+}
+
+fn taken_out(written: &Written, path: &Path, now: &[u8]) -> anyhow::Result<TakenOut> {
     let before = written.before()?;
+    let (mut lost, mut stuck) = (0, Vec::new());
     if written.is_as_left(now) {
-        return Ok((before, 0));
+        return Ok(TakenOut { rest: before, lost, stuck });
     }
-    let Some(format) = written.format else { return Ok((Some(now.to_owned()), 1)) };
-    let mut rest = text(&written.path, Some(now))?.to_owned();
-    let mut lost = 0;
+    let Some(format) = written.format else {
+        return Ok(TakenOut { rest: Some(now.to_owned()), lost: 1, stuck });
+    };
+    let mut rest = text(path, Some(now))?.to_owned();
     // The last that came is the first to go: its containers may be inside another's.
     for put in written.entries.iter().rev() {
-        match format.find(&rest, &put.entry()) {
-            Ok(Found::Same) => match format.remove(&rest, &put.entry(), put.made) {
+        let entry = put.entry();
+        let found = format.find(&rest, &entry);
+        match found.map_err(|refusal| anyhow!("{} is left alone: {refusal}", path.display()))? {
+            Found::Same => match format.remove(&rest, &entry, put.made) {
                 Ok(without) => rest = without,
-                Err(_) => lost += 1,
+                Err(_) => stuck.push(entry.place()),
             },
-            Ok(Found::Nothing | Found::Other) | Err(_) => lost += 1,
+            Found::Nothing | Found::Other => lost += 1,
         }
     }
-    let is_left_over = before.is_none() && lost == 0 && format.is_empty(&rest);
-    Ok(((!is_left_over).then(|| rest.into_bytes()), lost))
+    let is_left_over = before.is_none() && lost == 0 && stuck.is_empty() && format.is_empty(&rest);
+    Ok(TakenOut { rest: (!is_left_over).then(|| rest.into_bytes()), lost, stuck })
 }
 
 /// Returns the directories that have to be made for these changes, the outermost first.

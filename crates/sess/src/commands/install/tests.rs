@@ -226,6 +226,11 @@ fn what_others_changed_since_stays() {
         ("command = \"/bin/sess\"\n", "command = \"/bin/sess\"\n\n# about b\n[b]\nc = 1\n"),
         "a = 1\n\n# about b\n[b]\nc = 1\n",
     );
+    // A line that looks like our header is a part of somebody's text.
+    for before in ["a = \"\"\"\n[servers.sess]\nb\n\"\"\"\n", "a = '''\n\n[servers.sess]\n'''\n"] {
+        let edit = ("command = \"/bin/sess\"\n", "command = \"/bin/sess\"\n[b]\nc = 1\n");
+        leaves(Format::Toml, &server(), before, edit, &format!("{before}[b]\nc = 1\n"));
+    }
     leaves(
         Format::Yaml,
         &server(),
