@@ -181,9 +181,12 @@ fn the_record_stays_as_long_as_our_entry_does() {
     world.ok(["install", "codex"]);
     let installed = fs::read_to_string(&path).expect("readable");
     // Somebody joined our table with the container, which is not how it was written.
-    let joined = installed.replace("[mcp_servers.sess]", "[mcp_servers]").replace("\ncommand", "\nsess.command");
+    let joined =
+        installed.replace("[mcp_servers.sess]", "[mcp_servers]").replace("\ncommand", "\nsess.command");
     let joined = joined.replace("\nargs", "\nsess.args").replace("\nenv_vars", "\nsess.env_vars");
-    for (text, said) in [(joined.as_str(), "has mcp_servers.sess, written in a way"), ("a = ", "cannot be read")] {
+    for (text, said) in
+        [(joined.as_str(), "has mcp_servers.sess, written in a way"), ("a = ", "cannot be read")]
+    {
         fs::write(&path, text).expect("written");
         let before = snapshot(&world);
         for args in [&["uninstall", "codex", "--dry-run"][..], &["uninstall", "codex"]] {
@@ -392,6 +395,111 @@ fn a_symbolic_link_is_written_through() {
     assert_eq!(fs::read_to_string(&path).expect("readable"), "{ /* mine */ }");
     fs::remove_file(&path).expect("removed");
     world.fails(["install", "zed"], 1, "is a symbolic link that leads nowhere");
+}
+
+/// Moves a file into a directory for such files, and puts a symbolic link in its place.
+fn stow(world: &World, file: &str, dir: &str) -> (PathBuf, PathBuf) {
+    let link = world.path(file);
+    let path = world.path(dir).join(link.file_name().expect("a name"));
+    fs::create_dir_all(world.path(dir)).expect("made");
+    fs::rename(&link, &path).expect("moved");
+    symlink(&path, &link).expect("linked");
+    (link, path)
+}
+
+#[test]
+fn a_symbolic_link_that_is_newer_than_the_install_stays_one() {
+    for is_installed_again in [false, true] {
+        let world = World::new();
+        put(&world, ".codex/config.toml", "a = 1\n");
+        world.ok(["install", "codex"]);
+        let (link, path) = stow(&world, ".codex/config.toml", "dotfiles");
+        if is_installed_again {
+            assert_eq!(actions(&world.json(["install", "codex"])), ["unchanged", "unchanged"]);
+        }
+        assert_eq!(actions(&world.json(["uninstall", "codex"]))[0], "restored");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(path).expect("readable"), "a = 1\n");
+    }
+    // Files that were made for it go, and the links are named.
+    let world = World::new();
+    world.ok(["install", "cursor"]);
+    let stowed = [".cursor/mcp.json", ".cursor/skills/intersession/SKILL.md"];
+    let stowed = stowed.map(|file| stow(&world, file, "dotfiles"));
+    let run = world.run(["uninstall", "cursor"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    for (link, path) in stowed {
+        assert!(link.is_symlink() && !path.exists(), "{run:?}");
+        assert!(run.stderr.contains(&format!("{} is a symbolic link to what is removed", link.display())));
+    }
+}
+
+#[test]
+fn what_is_behind_a_link_is_known_wherever_it_leads() {
+    // Records of earlier versions do not have the name of the link.
+    for has_name in [true, false] {
+        for is_installed_again in [false, true] {
+            let world = World::new();
+            put(&world, ".claude/settings.json", "{\"a\":1}");
+            let (link, _) = stow(&world, ".claude/settings.json", "dotfiles");
+            world.ok(["install", "claude"]);
+            if !has_name {
+                let path = world.data().join("installed/claude.json");
+                let mut record: Value =
+                    serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+                for file in record["files"].as_array_mut().expect("files") {
+                    file.as_object_mut().expect("a file").remove("named");
+                }
+                fs::write(&path, record.to_string()).expect("written");
+            }
+            fs::rename(world.path("dotfiles"), world.path("dots")).expect("moved");
+            fs::remove_file(&link).expect("removed");
+            symlink("../dots/settings.json", &link).expect("linked");
+            if is_installed_again {
+                assert_eq!(actions(&world.json(["install", "claude"])), ["unchanged"; 3]);
+            }
+            let run = world.run(["uninstall", "claude"]);
+            assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
+            assert!(link.is_symlink());
+            assert_eq!(world.read("dots/settings.json"), "{\"a\":1}");
+        }
+    }
+    // A link that leads to another file by now: what was put into the first goes, too.
+    let world = World::new();
+    put(&world, ".codex/config.toml", "a = 1\n");
+    let (link, first) = stow(&world, ".codex/config.toml", "dotfiles");
+    world.ok(["install", "codex"]);
+    let second = put(&world, "dotfiles/second.toml", "b = 1\n");
+    fs::remove_file(&link).expect("removed");
+    symlink(&second, &link).expect("linked");
+    world.ok(["install", "codex"]);
+    assert!(fs::read_to_string(&second).expect("readable").contains("mcp_servers.sess"));
+    world.ok(["uninstall", "codex"]);
+    for (path, text) in [(first, "a = 1\n"), (second, "b = 1\n")] {
+        assert_eq!(fs::read_to_string(path).expect("readable"), text);
+    }
+}
+
+#[test]
+fn a_home_that_moved_is_still_known() {
+    for is_installed_again in [false, true] {
+        let world = World::new();
+        let homes = ["a", "b"].map(|name| world.path(name).to_string_lossy().into_owned());
+        let run = |home: &str, command: &str| {
+            let run = world.run_env(&[("HOME", home)], [command, "cursor"]);
+            assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
+        };
+        put(&world, "a/.cursor/mcp.json", "{\"mcpServers\":{}}");
+        run(&homes[0], "install");
+        fs::rename(&homes[0], &homes[1]).expect("moved");
+        if is_installed_again {
+            run(&homes[1], "install");
+        }
+        run(&homes[1], "uninstall");
+        assert_eq!(world.read("b/.cursor/mcp.json"), "{\"mcpServers\":{}}");
+        assert!(!world.path("b/.cursor/skills/intersession/SKILL.md").exists());
+        assert!(!world.path("a").exists());
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What has to happen to a host's files, decided before anything is written.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, anyhow, bail};
 
@@ -44,11 +47,13 @@ pub struct Change {
     pub after: Option<Vec<u8>>,
     /// What the record says of it from then on.
     pub record: Option<Written>,
+    /// Where the file was when it was written before, if it was.
+    pub earlier: Option<PathBuf>,
 }
 
 impl Change {
     fn none(path: PathBuf, bytes: Option<Vec<u8>>, action: Action, record: Option<Written>) -> Self {
-        Self { path, action, note: None, before: bytes.clone(), after: bytes, record }
+        Self { path, action, note: None, before: bytes.clone(), after: bytes, record, earlier: None }
     }
 
     fn left_alone(path: PathBuf, bytes: Option<Vec<u8>>, note: &str) -> Self {
@@ -70,11 +75,13 @@ impl Change {
 pub fn install(need: &Need, record: &Record) -> anyhow::Result<Change> {
     let path = files::target(&need.path)?;
     let now = files::read(&path)?;
-    let written = record.file(&path);
-    let change = match &need.what {
+    let written = record.file(&need.path, &path, now.as_deref());
+    let mut change = match &need.what {
         What::Entries(format, entries) => put_entries(path, now, written, *format, entries),
         What::Whole(text) => put_whole(path, now, written, text),
     }?;
+    change.record = change.record.map(|record| record.at(&change.path, &need.path));
+    change.earlier = written.map(|written| written.path.clone());
     if change.before != change.after {
         files::check_writable(&change.path)?;
     }
@@ -99,7 +106,7 @@ fn put_whole(
     }
     let action = if now.is_some() { Action::Changed } else { Action::Created };
     let after = Some(text.as_bytes().to_owned());
-    Ok(Change { path, action, note: None, before: now, after, record: Some(record) })
+    Ok(Change { after, ..Change::none(path, now, action, Some(record)) })
 }
 
 /// Says what a person does to a file that cannot be edited here.
@@ -147,9 +154,7 @@ fn put_entries(
     }
     // What an earlier install wrote gives way to what is needed now.
     let base = match (written, &now) {
-        (Some(written), Some(bytes)) => {
-            taken_out(written, &path, bytes)?.rest
-        }
+        (Some(written), Some(bytes)) => taken_out(written, &path, bytes)?.rest,
         _ => now.clone(),
     };
     let mut after = text(&path, base.as_deref())?.to_owned();
@@ -184,20 +189,67 @@ fn put_entries(
         Some(now) if *now == after => Action::Unchanged,
         Some(_) => Action::Changed,
     };
-    Ok(Change { path, action, note, before: now, after: Some(after), record: Some(record) })
+    Ok(Change { note, after: Some(after), ..Change::none(path, now, action, Some(record)) })
+}
+
+/// Decides how what was written for a host is taken back; `needs` says where its files are now.
+pub fn uninstall(record: &Record, needs: &[Need]) -> anyhow::Result<Vec<Change>> {
+    let places = record.files.iter().map(places).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut done: Vec<PathBuf> = places.iter().flatten().map(|(path, _)| path.clone()).collect();
+    let mut changes: Vec<Change> = Vec::new();
+    for (written, mut places) in record.files.iter().zip(places) {
+        if places.is_empty() {
+            let is_free = |path: &Path| !done.iter().any(|done| files::is_same(done, path));
+            let mut moved = needs.iter().filter_map(|need| moved_to(written, need));
+            places.extend(moved.find(|(path, _)| is_free(path)));
+            done.extend(places.iter().map(|(path, _)| path.clone()));
+        }
+        if places.is_empty() {
+            let path = written.names().next().unwrap_or(&written.path).to_owned();
+            let note = Some(format!("{} is not there any more", path.display()));
+            changes.push(Change { note, ..Change::none(path, None, Action::Unchanged, None) });
+        }
+        for (path, bytes) in places {
+            if !changes.iter().any(|change| files::is_same(&change.path, &path)) {
+                changes.push(take_back(written, path, bytes)?);
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Returns the files that have what was written: the one to which its name leads, and the one that was written. If
+/// none of them has it, the first of those that are there.
+fn places(written: &Written) -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut places: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    for name in written.names() {
+        let path = files::target(name)?;
+        if let Some(bytes) = files::read(&path)?
+            && !places.iter().any(|(place, _)| files::is_same(place, &path))
+        {
+            places.push((path, bytes));
+        }
+    }
+    if places.iter().any(|(_, bytes)| written.is_in(bytes)) {
+        places.retain(|(_, bytes)| written.is_in(bytes));
+    } else {
+        places.truncate(1);
+    }
+    Ok(places)
+}
+
+/// Returns the file of a need if it is what was written elsewhere: a home may have another place.
+fn moved_to(written: &Written, need: &Need) -> Option<(PathBuf, Vec<u8>)> {
+    let path = files::target(&need.path).ok()?;
+    let bytes = files::read(&path).ok()??;
+    written.is_in(&bytes).then_some((path, bytes))
 }
 
 /// Decides how what was written to a file is taken back.
-pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
-    let path = written.path.clone();
-    let now = files::read(&path)?;
-    let Some(bytes) = &now else {
-        let note = Some(format!("{} is not there any more", path.display()));
-        return Ok(Change { note, ..Change::none(path, now, Action::Unchanged, None) });
-    };
+fn take_back(written: &Written, path: PathBuf, bytes: Vec<u8>) -> anyhow::Result<Change> {
     let TakenOut { rest: after, lost, stuck } = match written.before()? {
-        Some(before) if before == *bytes => TakenOut { rest: Some(before), lost: 0, stuck: Vec::new() },
-        _ => taken_out(written, &path, bytes)?,
+        Some(before) if before == bytes => TakenOut { rest: Some(before), lost: 0, stuck: Vec::new() },
+        _ => taken_out(written, &path, &bytes)?,
     };
     if !stuck.is_empty() {
         // While it is there, so is the record: whoever comes back hears of it again.
@@ -208,6 +260,7 @@ pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
         );
     }
     let changed = changed_in(written, after.as_deref());
+    let now = Some(bytes);
     if after == now {
         return Ok(match (changed, lost) {
             (Some(note), _) => Change::left_alone(path, now, &note),
@@ -221,12 +274,21 @@ pub fn uninstall(written: &Written) -> anyhow::Result<Change> {
     files::check_writable(&path)?;
     let action = match &after {
         None => Action::Removed,
-        Some(_) if written.is_as_left(bytes) => Action::Restored,
+        Some(_) if now.as_deref().is_some_and(|now| written.is_as_left(now)) => Action::Restored,
         Some(_) => Action::TakenOut,
     };
     let some = || (lost > 0).then(|| "was changed since; a part of it is left alone".to_owned());
     let note = changed.or_else(some).map(|note| format!("{} {note}", path.display()));
-    Ok(Change { path, action, note, before: now, after, record: None })
+    let note = if action == Action::Removed { links(written, &path) } else { note };
+    Ok(Change { note, after, ..Change::none(path, now, action, None) })
+}
+
+/// Says which symbolic links led to a file that goes: they are somebody else's, and stay.
+fn links(written: &Written, path: &Path) -> Option<String> {
+    let is_link = |name: &&Path| name.is_symlink() && files::is_same(name, path);
+    let names: Vec<String> = written.names().filter(is_link).map(|name| name.display().to_string()).collect();
+    let names = (!names.is_empty()).then(|| names.join(" and "))?;
+    Some(format!("{names} is a symbolic link to what is removed: remove it, too"))
 }
 
 /// Says which of the entries that were put into a file somebody changed since: they stay in it.
@@ -272,6 +334,18 @@ fn taken_out(written: &Written, path: &Path, now: &[u8]) -> anyhow::Result<Taken
     }
     let is_left_over = before.is_none() && lost == 0 && stuck.is_empty() && format.is_empty(&rest);
     Ok(TakenOut { rest: (!is_left_over).then(|| rest.into_bytes()), lost, stuck })
+}
+
+/// Returns what was written to a file that none of the changes is about.
+pub fn still_elsewhere(written: Written, changes: &[Change]) -> Option<Written> {
+    let Some(change) = changes.iter().find(|change| change.earlier.as_ref() == Some(&written.path)) else {
+        return Some(written);
+    };
+    // Its name leads to another file now, and that is the one that was changed.
+    let is_left = !files::is_same(&written.path, &change.path)
+        && fs::read(&written.path).is_ok_and(|bytes| written.is_in(&bytes));
+    let path = written.path.clone();
+    is_left.then(|| written.at(&path, &path))
 }
 
 /// Returns the directories that have to be made for these changes, the outermost first.

@@ -25,6 +25,11 @@ pub fn target(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// Tells whether two names mean one file.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// Reads a file; one that is not there is `None`.
 pub fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let failed = || format!("cannot read {}", path.display());

@@ -91,17 +91,21 @@ pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> any
     if hosts.is_empty() {
         output.say("nothing is installed");
     }
+    // Where hosts keep their files says where those are that were moved with them.
+    let homes = context.app.settings().homes.as_ref();
+    let machine = homes.map(|homes| Machine { homes, program: "" });
     each(context, output, args, &hosts, |host| {
         let Some(mut record) = Record::load(data, host.as_str())? else {
             output.say(&format!("{}: nothing is installed by `sess install`", host.as_str()));
             return Ok(Vec::new());
         };
-        let changes = record.files.iter().map(change::uninstall).collect::<anyhow::Result<Vec<Change>>>()?;
+        let files = machine.as_ref().map_or_else(Vec::new, |machine| host::needs(host, machine).files);
+        let changes = change::uninstall(&record, &files)?;
         if !args.dry_run {
             for change in &changes {
                 change.apply()?;
-                record.files.retain(|written| written.path != change.path);
             }
+            record.files.clear();
             record.save(data, host.as_str())?;
             let is_last = all(is_installed).is_empty();
             Dirs::load(data)?.remove_empty(data, is_last)?;
@@ -123,8 +127,8 @@ fn named(args: &cli::Install, all_means: &str) -> anyhow::Result<Vec<HostName>> 
 /// Records what will be there, and then makes it so: in this order, what is cut short can be taken back.
 fn install_for(data: &Path, host: HostName, old: Record, changes: &[Change]) -> anyhow::Result<()> {
     let mut record = Record::default();
-    // A file that is not needed any more, because a variable moved the rest, is still ours to take back.
-    let moved = old.files.into_iter().filter(|file| !changes.iter().any(|change| change.path == file.path));
+    // A file that is not needed any more, because a variable or a link moved the rest, is still ours to take back.
+    let moved = old.files.into_iter().filter_map(|file| change::still_elsewhere(file, changes));
     record.files.extend(changes.iter().filter_map(|change| change.record.clone()).chain(moved));
     record.save(data, host.as_str())?;
     Dirs::load(data)?.add(data, change::missing_dirs(changes))?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sess_core::digest::sha256;
 
 use super::{
-    document::{Entry, Format},
+    document::{Entry, Format, Found},
     files,
 };
 
@@ -42,7 +42,11 @@ pub struct Dirs {
 /// One file that was written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Written {
+    /// The file itself, where symbolic links led when it was written.
     pub path: PathBuf,
+    /// The name by which its host opens it, where that was a symbolic link: it may lead elsewhere by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    named: Option<PathBuf>,
     /// What it said before, in base64; it was not there if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
@@ -89,8 +93,19 @@ impl Record {
         save(data, &path(data, host), (!self.files.is_empty()).then_some(self))
     }
 
-    pub fn file(&self, path: &Path) -> Option<&Written> {
-        self.files.iter().find(|file| file.path == path)
+    /// Returns what was written to a file that has this name, is there, and says this now.
+    ///
+    /// A link may be newer than what was written, may lead elsewhere since, and a home may have another place.
+    pub fn file(&self, name: &Path, path: &Path, now: Option<&[u8]>) -> Option<&Written> {
+        let has_path = |file: &&Written| files::is_same(&file.path, path);
+        let has_name = |file: &&Written| file.named.as_deref() == Some(name);
+        let has_moved = |file: &&Written| now.is_some_and(|now| file.is_gone() && file.is_in(now));
+        let mut found = self.files.iter();
+        found
+            .clone()
+            .find(has_path)
+            .or_else(|| found.clone().find(has_name))
+            .or_else(|| found.find(has_moved))
     }
 }
 
@@ -116,7 +131,29 @@ impl Dirs {
 impl Written {
     pub fn new(path: PathBuf, before: Option<&[u8]>, after: &[u8]) -> Self {
         let before = before.map(|bytes| STANDARD.encode(bytes));
-        Self { path, before, after: sha256(after), format: None, entries: Vec::new() }
+        Self { path, named: None, before, after: sha256(after), format: None, entries: Vec::new() }
+    }
+
+    /// Returns it as the record of a file at this path, to which a name leads.
+    pub fn at(self, path: &Path, name: &Path) -> Self {
+        Self { path: path.to_owned(), named: (name != path).then(|| name.to_owned()), ..self }
+    }
+
+    /// Returns the names under which it may be found now.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.named.iter().chain([&self.path]).map(PathBuf::as_path)
+    }
+
+    /// Tells whether nothing is there under its names any more.
+    fn is_gone(&self) -> bool {
+        !self.names().any(|name| name.exists() || name.is_symlink())
+    }
+
+    /// Tells whether a file has something that was written.
+    pub fn is_in(&self, now: &[u8]) -> bool {
+        let Some(format) = self.format else { return self.is_as_left(now) };
+        let is_same = |text: &str, put: &Put| format.find(text, &put.entry()) == Ok(Found::Same);
+        str::from_utf8(now).is_ok_and(|text| self.entries.iter().any(|put| is_same(text, put)))
     }
 
     /// Returns it as the record of entries in a document.
