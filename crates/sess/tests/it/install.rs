@@ -397,6 +397,47 @@ fn a_symbolic_link_is_written_through() {
     world.fails(["install", "zed"], 1, "is a symbolic link that leads nowhere");
 }
 
+#[test]
+fn a_host_is_written_whole_or_not_at_all() {
+    // The servers of Claude Code are in another directory than the rest, and are written first.
+    type Spoil = fn(&World);
+    let spoils: [(&str, Spoil); 4] = [
+        ("is a symbolic link that leads nowhere: mend or remove it", |world| {
+            symlink("/nonexistent/skills", world.path(".claude/skills")).expect("linked");
+        }),
+        ("is not a directory: move it away", |world| {
+            put(world, "skills", "");
+            symlink("../skills", world.path(".claude/skills")).expect("linked");
+        }),
+        // Nothing can be made in there, although nothing says so to one who may do anything.
+        ("", |world| symlink("/proc", world.path(".claude/skills")).expect("linked")),
+        ("cannot be written", |world| {
+            let mode = fs::Permissions::from_mode(0o500);
+            fs::set_permissions(world.path(".claude"), mode).expect("set");
+        }),
+    ];
+    for (said, spoil) in spoils {
+        let world = World::new();
+        put(&world, ".claude.json", "{\"a\":1}");
+        put(&world, ".claude/settings.json", "{}");
+        spoil(&world);
+        // To one who may do anything a mode is nothing.
+        if said == "cannot be written" && fs::create_dir(world.path(".claude/tried")).is_ok() {
+            continue;
+        }
+        let before = snapshot(&world);
+        if !said.is_empty() {
+            world.fails(["install", "claude", "--dry-run"], 1, said);
+        }
+        world.fails(["install", "claude"], 1, said);
+        assert_eq!(snapshot(&world), before, "{said}");
+        // The world is taken away with what is in it.
+        fs::set_permissions(world.path(".claude"), fs::Permissions::from_mode(0o755)).expect("set");
+        let run = world.run(["uninstall", "claude"]);
+        assert!(run.stderr.contains("nothing is installed"), "{run:?}");
+    }
+}
+
 /// Moves a file into a directory for such files, and puts a symbolic link in its place.
 fn stow(world: &World, file: &str, dir: &str) -> (PathBuf, PathBuf) {
     let link = world.path(file);

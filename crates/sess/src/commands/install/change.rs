@@ -69,6 +69,17 @@ impl Change {
             None => files::remove(&self.path, self.before.as_deref()),
         }
     }
+
+    /// Makes it as if it had not been carried out, if it was.
+    pub fn undo(&self) -> anyhow::Result<()> {
+        if files::read(&self.path)? == self.before {
+            return Ok(());
+        }
+        match &self.before {
+            Some(before) => files::replace(&self.path, self.after.as_deref(), before),
+            None => files::remove(&self.path, self.after.as_deref()),
+        }
+    }
 }
 
 /// Decides how a file gets what it needs.

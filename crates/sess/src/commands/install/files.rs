@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rustix::fs::{Access, access};
 
 /// The largest configuration file that is edited.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -35,7 +36,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let failed = || format!("cannot read {}", path.display());
     let found = match fs::metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_nothing(&error) => return Ok(None),
         Err(error) => return Err(error).with_context(failed),
     };
     if !found.is_file() {
@@ -47,14 +48,40 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(fs::read(path).with_context(failed)?))
 }
 
-/// Refuses a file that its owner made read-only: replacing it would go around that.
+/// Tells whether there is nothing, or a file where a directory would have to be.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Refuses a file that cannot be written, or whose owner made it read-only: replacing it would go around that.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    check_dir(path)?;
     let is_read_only = fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o200 == 0);
     if is_read_only {
         bail!(
             "{} is read-only and stays as it is: `chmod u+w` it first, or edit it yourself",
             path.display()
         );
+    }
+    Ok(())
+}
+
+/// Refuses a file whose directory cannot be written, or cannot be made.
+fn check_dir(path: &Path) -> anyhow::Result<()> {
+    for dir in path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
+        let shown = dir.display();
+        match fs::metadata(dir) {
+            Ok(found) if !found.is_dir() => bail!("{shown} is not a directory: move it away"),
+            Ok(_) => {
+                let may = access(dir, Access::WRITE_OK | Access::EXEC_OK);
+                return may.with_context(|| format!("{shown} cannot be written: `chmod u+wx` it first"));
+            }
+            Err(_) if dir.is_symlink() => {
+                bail!("{shown} is a symbolic link that leads nowhere: mend or remove it");
+            }
+            Err(error) if is_nothing(&error) => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+        }
     }
     Ok(())
 }

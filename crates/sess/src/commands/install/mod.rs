@@ -28,7 +28,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Error};
 use clap::ValueEnum as _;
 use serde::Serialize;
 use serde_json::json;
@@ -124,23 +124,50 @@ fn named(args: &cli::Install, all_means: &str) -> anyhow::Result<Vec<HostName>> 
     Ok(args.hosts.clone())
 }
 
-/// Records what will be there, and then makes it so: in this order, what is cut short can be taken back.
+/// Records what will be there, and then makes it so: in this order, what is cut short can be taken back. When a file
+/// cannot be written, those before it are as they were.
 fn install_for(data: &Path, host: HostName, old: Record, changes: &[Change]) -> anyhow::Result<()> {
     let mut record = Record::default();
+    let was = old.clone();
     // A file that is not needed any more, because a variable or a link moved the rest, is still ours to take back.
     let moved = old.files.into_iter().filter_map(|file| change::still_elsewhere(file, changes));
     record.files.extend(changes.iter().filter_map(|change| change.record.clone()).chain(moved));
     record.save(data, host.as_str())?;
     Dirs::load(data)?.add(data, change::missing_dirs(changes))?;
-    for change in changes {
+    let write = |change: &Change| {
         if change.after.is_some()
             && let Some(dir) = change.path.parent()
         {
             files::make_dir(dir)?;
         }
-        change.apply()?;
+        change.apply()
+    };
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(failure) = write(change) {
+            return Err(give_up(data, host, &was, &changes[..=index], failure));
+        }
     }
     Ok(())
+}
+
+/// Makes it as it was before, and returns why; what is written all the same stays on record.
+fn give_up(data: &Path, host: HostName, was: &Record, begun: &[Change], failure: Error) -> Error {
+    let left = begun.iter().rev().filter(|change| change.undo().is_err());
+    let left: Vec<String> = left.map(|change| change.path.display().to_string()).collect();
+    if !left.is_empty() {
+        let (left, host) = (left.join(" and "), host.as_str());
+        return failure
+            .context(format!("{left} was written all the same; `sess uninstall {host}` takes it back"));
+    }
+    let forget = || {
+        was.save(data, host.as_str())?;
+        let is_last = all(|host| record::has(data, host.as_str())).is_empty();
+        Dirs::load(data)?.remove_empty(data, is_last)
+    };
+    match forget() {
+        Ok(()) => failure,
+        Err(error) => failure.context(format!("{error:#}")),
+    }
 }
 
 /// Does it for each host, and says what came of it; the trouble of one is not that of the others.

@@ -26,7 +26,7 @@ const DIRS: &str = "directories";
 const VERSION: u32 = 1;
 
 /// What was written for one host.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     version: u32,
     pub files: Vec<Written>,
