@@ -438,6 +438,33 @@ fn a_host_is_written_whole_or_not_at_all() {
     }
 }
 
+#[test]
+fn what_a_killed_install_left_is_removed_by_the_next() {
+    for command in ["install", "uninstall"] {
+        let world = World::new();
+        put(&world, ".claude.json", "{}");
+        world.ok(["install", "claude"]);
+        let record = "data/installed/.claude.json.sess-a1B2c3";
+        for file in ["..claude.json.sess-Ab12Cd", record] {
+            put(&world, file, "{}");
+        }
+        // These have other names than we give, or somebody is at work on them.
+        let others =
+            ["..claude.json.sess-mine", ".tmpAb12Cd", "..claude.json.sess-Zz12Cd", "claude.json.sess-Ab12Cd"];
+        for file in others {
+            put(&world, file, "{}");
+        }
+        let busy = fs::File::open(world.path("..claude.json.sess-Zz12Cd")).expect("there");
+        busy.lock().expect("locked");
+        world.ok([command, "claude"]);
+        assert!(!world.path("..claude.json.sess-Ab12Cd").exists(), "{command}");
+        assert!(!world.path(record).exists(), "{command}");
+        for file in others {
+            assert!(world.path(file).exists(), "{command}: {file}");
+        }
+    }
+}
+
 /// Moves a file into a directory for such files, and puts a symbolic link in its place.
 fn stow(world: &World, file: &str, dir: &str) -> (PathBuf, PathBuf) {
     let link = world.path(file);

@@ -63,6 +63,7 @@ impl Change {
 
     /// Carries it out.
     pub fn apply(&self) -> anyhow::Result<()> {
+        files::remove_leftovers(&self.path);
         match &self.after {
             _ if self.before == self.after => Ok(()),
             Some(after) => files::replace(&self.path, self.before.as_deref(), after),

@@ -1,6 +1,7 @@
 //! Files of other programs: read whole, written as one step, through the symbolic links that lead to them.
 
 use std::{
+    ffi::OsString,
     fs::{self, DirBuilder, Permissions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
@@ -9,9 +10,13 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use rustix::fs::{Access, access};
+use tempfile::NamedTempFile;
 
 /// The largest configuration file that is edited.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How much of a temporary file's name is random.
+const RANDOM_CHARS: usize = 6;
 
 /// Returns the file that a path means: where its symbolic links lead, so that these stay.
 pub fn target(path: &Path) -> anyhow::Result<PathBuf> {
@@ -90,8 +95,7 @@ fn check_dir(path: &Path) -> anyhow::Result<()> {
 pub fn replace(path: &Path, seen: Option<&[u8]>, bytes: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let dir = path.parent().with_context(failed)?;
-    // A temporary file is 0600 from the start, whatever the umask.
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(failed)?;
+    let mut file = temporary(path).with_context(failed)?;
     file.write_all(bytes).with_context(failed)?;
     if let Ok(found) = fs::metadata(path) {
         let own = file.as_file().metadata().with_context(failed)?;
@@ -106,6 +110,43 @@ pub fn replace(path: &Path, seen: Option<&[u8]>, bytes: &[u8]) -> anyhow::Result
     check_unchanged(path, seen)?;
     file.persist(path).map_err(|error| error.error).with_context(failed)?;
     sync_dir(dir).with_context(failed)
+}
+
+/// Removes what a `sess` that was killed left beside a file: a copy of it, under a name that only we give.
+pub fn remove_leftovers(path: &Path) {
+    let (Some(dir), Some(prefix)) = (path.parent(), temporary_prefix(path)) else { return };
+    // It is no part of what was asked for, so trouble with it is none of that.
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let random = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let is_ours = random.is_some_and(|random| {
+            random.len() == RANDOM_CHARS && random.iter().all(u8::is_ascii_alphanumeric)
+        });
+        if is_ours
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && fs::File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _gone = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Makes a file that will be renamed to this one. It is 0600 from the start, whatever the umask.
+pub fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    let (Some(dir), Some(prefix)) = (path.parent(), temporary_prefix(path)) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let file = tempfile::Builder::new().prefix(&prefix).rand_bytes(RANDOM_CHARS).tempfile_in(dir)?;
+    // As long as it is locked it is no leftover. Where nothing can be locked, leftovers stay.
+    let _unlocked = file.as_file().try_lock();
+    Ok(file)
+}
+
+fn temporary_prefix(path: &Path) -> Option<OsString> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name()?);
+    name.push(".sess-");
+    Some(name)
 }
 
 /// Removes a file that still says `seen`.

@@ -201,6 +201,7 @@ fn load<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
 }
 
 fn save(data: &Path, path: &Path, value: Option<&impl Serialize>) -> anyhow::Result<()> {
+    files::remove_leftovers(path);
     let seen = files::read(path)?;
     let Some(value) = value else {
         return if seen.is_some() { files::remove(path, seen.as_deref()) } else { Ok(()) };

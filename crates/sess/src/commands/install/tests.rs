@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     document::{Entry, Format, Found, Refusal},
+    files,
     json::Dialect,
 };
 
@@ -238,6 +239,20 @@ fn what_others_changed_since_stays() {
         ("    command: \"/bin/sess\"\n", "    command: /bin/sess\n  b:\n    c: 1\n"),
         "a: 1\nservers:\n  b:\n    c: 1\n",
     );
+}
+
+#[test]
+fn a_temporary_file_is_a_leftover_when_nobody_is_at_work_on_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("settings.json");
+    let (file, temporary) = files::temporary(&path).expect("made").keep().expect("kept");
+    assert!(temporary.display().to_string().contains("/.settings.json.sess-"), "{}", temporary.display());
+    files::remove_leftovers(&path);
+    assert!(temporary.exists());
+    // As it is when the process ends, however it does.
+    drop(file);
+    files::remove_leftovers(&path);
+    assert!(!temporary.exists());
 }
 
 /// Any value that all three formats have.
