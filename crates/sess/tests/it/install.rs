@@ -247,7 +247,7 @@ fn an_entry_of_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn an_entry_that_was_changed_is_somebody_elses_by_now() {
+fn an_entry_that_was_changed_belongs_to_whoever_did() {
     let world = World::new();
     world.ok(["install", "cursor"]);
     let path = world.path(".cursor/mcp.json");
@@ -255,7 +255,8 @@ fn an_entry_that_was_changed_is_somebody_elses_by_now() {
         .expect("readable")
         .replace("\"mcp\"", "\"mcp\", \"--toolsets\", \"sessions\"");
     fs::write(&path, &changed).expect("written");
-    assert!(world.run(["install", "cursor"]).stderr.contains("somebody else's"));
+    let run = world.run(["install", "cursor"]);
+    assert!(run.stderr.contains("has mcpServers.sess, which somebody changed since"), "{run:?}");
     assert_eq!(fs::read_to_string(&path).expect("readable"), changed);
     world.ok(["uninstall", "cursor"]);
     assert_eq!(fs::read_to_string(&path).expect("readable"), changed);
@@ -273,7 +274,9 @@ fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
         assert_ne!(changed, text, "{host}");
         fs::write(&path, &changed).expect("written");
         for _ in 0..2 {
-            assert!(world.run(["install", host]).stderr.contains("somebody else's"), "{host}");
+            let run = world.run(["install", host]);
+            assert!(run.stderr.contains("sess, which somebody changed since"), "{host}: {run:?}");
+            assert!(!run.stderr.contains("somebody else's"), "{host}: {run:?}");
         }
         let run = world.run(["uninstall", host]);
         let named = format!("{} has ", path.display());
@@ -290,9 +293,10 @@ fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
     world.ok(["install", "cursor"]);
     let skill = world.path(".cursor/skills/intersession/SKILL.md");
     fs::write(&skill, "mine").expect("written");
-    world.ok(["install", "cursor"]);
-    let run = world.run(["uninstall", "cursor"]);
-    assert!(run.stderr.contains(&format!("{} was changed since", skill.display())), "{run:?}");
+    for command in ["install", "uninstall"] {
+        let run = world.run([command, "cursor"]);
+        assert!(run.stderr.contains(&format!("{} was changed since", skill.display())), "{run:?}");
+    }
     assert_eq!(fs::read_to_string(skill).expect("readable"), "mine");
 }
 
@@ -311,7 +315,10 @@ fn a_hook_that_somebody_changed_is_neither_doubled_nor_forgotten() {
         fs::write(&path, &changed).expect("written");
         for _ in 0..2 {
             let run = world.run(["install", host]);
-            assert!(run.stderr.contains("somebody else's in hooks.SessionStart"), "{host}: {run:?}");
+            assert!(
+                run.stderr.contains("has an entry in hooks.SessionStart, which somebody changed since"),
+                "{host}: {run:?}"
+            );
             let now = fs::read_to_string(&path).expect("readable");
             assert_eq!(now.matches("hook session-start").count(), 1, "{host}: {now}");
             assert!(now.contains(more), "{host}: {now}");

@@ -108,7 +108,10 @@ fn put_whole(
 ) -> anyhow::Result<Change> {
     let is_ours = written.zip(now.as_deref()).is_some_and(|(written, now)| written.is_as_left(now));
     if now.is_some() && !is_ours {
-        let note = "is somebody else's, or was changed since; it is left alone";
+        let note = match written {
+            Some(_) => "was changed since it was written there; it is left alone",
+            None => "is somebody else's; it is left alone",
+        };
         // What we wrote first stays on record, so that whoever uninstalls hears of it.
         return Ok(Change { record: written.cloned(), ..Change::left_alone(path, now, note) });
     }
@@ -178,16 +181,16 @@ fn put_entries(
                 (after, made) = format.insert(&after, entry).map_err(refused)?;
                 puts.push(Put::new(entry, made));
             }
-            Found::Same | Found::Other => {
-                foreign.push(entry.path.join("."));
-                changed.extend(written.and_then(|written| written.put_at(entry)).cloned());
-            }
+            Found::Same | Found::Other => match written.and_then(|written| written.put_at(entry)) {
+                Some(put) => changed.push(put.clone()),
+                None => foreign.push(entry.path.join(".")),
+            },
         }
     }
-    let note = (!foreign.is_empty()).then(|| {
-        let (path, places) = (path.display(), foreign.join(" and "));
-        format!("{path} has an entry of somebody else's in {places}; it is left alone")
-    });
+    let theirs = (!foreign.is_empty())
+        .then(|| format!("has an entry of somebody else's in {}; it is left alone", foreign.join(" and ")));
+    let said: Vec<String> = theirs.into_iter().chain(said_of_changed(&changed)).collect();
+    let note = (!said.is_empty()).then(|| format!("{} {}", path.display(), said.join("; it ")));
     if puts.is_empty() {
         // What we put there first stays on record, so that whoever uninstalls hears of it.
         let record = written.filter(|_| !changed.is_empty()).cloned();
@@ -306,9 +309,12 @@ fn links(written: &Written, path: &Path) -> Option<String> {
 /// Says which of the entries that were put into a file somebody changed since: they stay in it.
 fn changed_in(written: &Written, after: Option<&[u8]>) -> Option<String> {
     let (format, text) = (written.format?, std::str::from_utf8(after?).ok()?);
-    let is_changed = |entry: &Entry| format.find(text, entry) == Ok(Found::Other);
-    let changed = written.entries.iter().map(Put::entry).filter(is_changed);
-    let places: Vec<String> = changed.map(|entry| entry.place()).collect();
+    let is_changed = |put: &&Put| format.find(text, &put.entry()) == Ok(Found::Other);
+    said_of_changed(written.entries.iter().filter(is_changed))
+}
+
+fn said_of_changed<'a>(changed: impl IntoIterator<Item = &'a Put>) -> Option<String> {
+    let places: Vec<String> = changed.into_iter().map(|put| put.entry().place()).collect();
     let places = (!places.is_empty()).then(|| places.join(" and "))?;
     Some(format!("has {places}, which somebody changed since it was written there; it is left alone"))
 }
