@@ -662,6 +662,32 @@ fn opencode_with_comments_in_its_name_is_edited_there() {
 }
 
 #[test]
+fn an_entry_in_another_file_of_opencode_is_seen() {
+    let text = "{\"mcp\":{\"sess\":{\"enabled\":false}}}";
+    for other in ["opencode.jsonc", "config.json"] {
+        let world = World::new();
+        let plain = put(&world, ".config/opencode/opencode.json", "{}");
+        let other = put(&world, &format!(".config/opencode/{other}"), text);
+        let run = world.run(["install", "opencode"]);
+        let said = format!("{} has an entry of somebody else's in mcp", other.display());
+        assert!(run.code == 0 && run.stderr.contains(&said), "{run:?}");
+        world.ok(["uninstall", "opencode"]);
+        assert_eq!(fs::read_to_string(&plain).expect("readable"), "{}");
+        assert_eq!(fs::read_to_string(&other).expect("readable"), text);
+    }
+    // Ours stays where it is when there is another file by now, and is written once.
+    let world = World::new();
+    let commented = put(&world, ".config/opencode/opencode.jsonc", "{}");
+    world.ok(["install", "opencode"]);
+    let plain = put(&world, ".config/opencode/opencode.json", "{}");
+    assert_eq!(actions(&world.json(["install", "opencode"])), ["unchanged", "unchanged"]);
+    world.ok(["uninstall", "opencode"]);
+    for path in [commented, plain] {
+        assert_eq!(fs::read_to_string(path).expect("readable"), "{}");
+    }
+}
+
+#[test]
 fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
     let world = World::new();
     let inline = "mcp_servers = { other = { command = \"x\" } }\n";

@@ -85,19 +85,43 @@ impl Change {
 
 /// Decides how a file gets what it needs.
 pub fn install(need: &Need, record: &Record) -> anyhow::Result<Change> {
-    let path = files::target(&need.path)?;
+    let name = chosen(need, record)?;
+    let path = files::target(name)?;
     let now = files::read(&path)?;
-    let written = record.file(&need.path, &path, now.as_deref());
+    let written = record.file(name, &path, now.as_deref());
     let mut change = match &need.what {
         What::Entries(format, entries) => put_entries(path, now, written, *format, entries),
         What::Whole(text) => put_whole(path, now, written, text),
     }?;
-    change.record = change.record.map(|record| record.at(&change.path, &need.path));
+    change.record = change.record.map(|record| record.at(&change.path, name));
     change.earlier = written.map(|written| written.path.clone());
     if change.before != change.after {
         files::check_writable(&change.path)?;
     }
     Ok(change)
+}
+
+/// Returns which of the files that a host reads is meant: the one that we wrote, or else one in which somebody else's
+/// words are in the place of ours.
+fn chosen<'a>(need: &'a Need, record: &Record) -> anyhow::Result<&'a Path> {
+    let What::Entries(format, entries) = &need.what else { return Ok(&need.path) };
+    if need.besides.is_empty() {
+        return Ok(&need.path);
+    }
+    if let Some(path) = need.paths().find(|path| path.exists() && record.has(path)) {
+        return Ok(path);
+    }
+    for path in need.paths() {
+        let Some(bytes) = files::read(&files::target(path)?)? else { continue };
+        for entry in entries {
+            let found = format.find(text(path, Some(&bytes))?, entry);
+            let found = found.map_err(|refusal| anyhow!("{} is left alone: {refusal}", path.display()))?;
+            if found != Found::Nothing {
+                return Ok(path);
+            }
+        }
+    }
+    Ok(&need.path)
 }
 
 fn put_whole(
@@ -215,7 +239,8 @@ pub fn uninstall(record: &Record, needs: &[Need]) -> anyhow::Result<Vec<Change>>
     for (written, mut places) in record.files.iter().zip(places) {
         if places.is_empty() {
             let is_free = |path: &Path| !done.iter().any(|done| files::is_same(done, path));
-            let mut moved = needs.iter().filter_map(|need| moved_to(written, need));
+            let paths = needs.iter().flat_map(Need::paths);
+            let mut moved = paths.filter_map(|path| moved_to(written, path));
             places.extend(moved.find(|(path, _)| is_free(path)));
             done.extend(places.iter().map(|(path, _)| path.clone()));
         }
@@ -253,9 +278,9 @@ fn places(written: &Written) -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(places)
 }
 
-/// Returns the file of a need if it is what was written elsewhere: a home may have another place.
-fn moved_to(written: &Written, need: &Need) -> Option<(PathBuf, Vec<u8>)> {
-    let path = files::target(&need.path).ok()?;
+/// Returns a host's file if it has what was written elsewhere: a home may have another place.
+fn moved_to(written: &Written, name: &Path) -> Option<(PathBuf, Vec<u8>)> {
+    let path = files::target(name).ok()?;
     let bytes = files::read(&path).ok()??;
     written.is_in(&bytes).then_some((path, bytes))
 }

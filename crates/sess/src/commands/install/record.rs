@@ -93,6 +93,12 @@ impl Record {
         save(data, &path(data, host), (!self.files.is_empty()).then_some(self))
     }
 
+    /// Tells whether something was written to a file.
+    pub fn has(&self, name: &Path) -> bool {
+        let is_it = |known: &Path| files::is_same(known, name);
+        self.files.iter().any(|file| file.names().any(is_it))
+    }
+
     /// Returns what was written to a file that has this name, is there, and says this now.
     ///
     /// A link may be newer than what was written, may lead elsewhere since, and a home may have another place.
