@@ -721,6 +721,33 @@ fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
 }
 
 #[test]
+fn what_is_said_to_be_added_to_goose_can_be_added() {
+    // How each is written, and what comes of it when somebody does as it was said.
+    for (text, from, to) in [
+        ("{a: 1}\n", "{", "{$, "),
+        ("{a: 1, extensions: {b: {}}}\n", "{b", "{$, b"),
+        ("extensions: &all\n  b: {}\n", "  b: {}", "  $\n  b: {}"),
+    ] {
+        let world = World::new();
+        let path = put(&world, ".config/goose/config.yaml", text);
+        let refused = world.run(["install", "goose"]);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let advice = refused.stderr.lines().find(|line| line.starts_with('"')).expect("an entry");
+        fs::write(&path, text.replacen(from, &to.replace('$', advice), 1)).expect("written");
+        let done = world.run(["install", "goose"]);
+        assert!(done.code == 0 && done.stderr.contains("somebody else's in extensions"), "{text}: {done:?}");
+    }
+    for text in ["{}\n", "null\n", "extensions: null\n", "a: 1\nextensions: ~ # c\nb: 2"] {
+        let world = World::new();
+        let path = put(&world, ".config/goose/config.yaml", text);
+        world.ok(["install", "goose"]);
+        assert!(fs::read_to_string(&path).expect("readable").contains("  sess:\n"));
+        world.ok(["uninstall", "goose"]);
+        assert_eq!(fs::read_to_string(&path).expect("readable"), text);
+    }
+}
+
+#[test]
 fn keys_around_the_change_are_masked_when_it_is_shown() {
     let world = World::new();
     let secret = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ";

@@ -12,7 +12,7 @@ use super::{
     files,
     host::{Need, What},
     record::{Put, Record, Written},
-    toml,
+    toml, yaml,
 };
 
 /// What becomes of a file.
@@ -149,13 +149,14 @@ fn put_whole(
 }
 
 /// Says what a person does to a file that cannot be edited here.
-fn by_hand(format: Format, entries: &[Entry]) -> String {
+fn by_hand(format: Format, text: &str, entries: &[Entry]) -> String {
     match (format, entries) {
         // TOML takes a table of its own anywhere but in a container that is written in braces.
         (Format::Toml, [entry]) if let Some(member) = toml::inline(entry) => format!(
             "{} is written in braces there; put this between them, with a comma between it and what they have:\n{member}",
             entry.path.join(".")
         ),
+        (Format::Yaml, [entry]) if let Some(advice) = yaml::advice(text, entry) => advice,
         _ => {
             let add =
                 |text: String, entry| format.insert(&text, entry).map_or(text.clone(), |(more, _)| more);
@@ -171,15 +172,15 @@ fn put_entries(
     format: Format,
     entries: &[Entry],
 ) -> anyhow::Result<Change> {
+    let text_now = text(&path, now.as_deref())?;
     let refused = |refusal: Refusal| match refusal {
         Refusal::Style => {
-            anyhow!("{} is left alone: {refusal}; {}", path.display(), by_hand(format, entries))
+            anyhow!("{} is left alone: {refusal}; {}", path.display(), by_hand(format, text_now, entries))
         }
         Refusal::Unparsable(_) | Refusal::Shape { .. } => {
             anyhow!("{} is left alone: {refusal}", path.display())
         }
     };
-    let text_now = text(&path, now.as_deref())?;
     let is_recorded = |entry: &Entry| {
         written.is_some_and(|written| written.entries.iter().any(|put| put.entry() == *entry))
     };

@@ -152,6 +152,19 @@ fn yaml_gets_lines_below_its_key() {
         "servers: {}\na: 1\n",
         "servers: {\"sess\": {\"command\":\"/bin/sess\"}}\na: 1\n",
     );
+    // What says that there is nothing gives way.
+    for nothing in ["{}\n", "null\n", "~"] {
+        check(Format::Yaml, &server(), nothing, &format!("servers:\n{block}"));
+    }
+    check(Format::Yaml, &server(), "{} # mine\n", &format!("servers: # mine\n{block}"));
+    check(Format::Yaml, &server(), "# a\n---\n{}\n# b\n", &format!("# a\n---\nservers:\n{block}# b\n"));
+    check(Format::Yaml, &server(), "servers: null\na: 1\n", &format!("servers:\n{block}a: 1\n"));
+    let lines = format!("servers: # b\n{block}").replace('\n', "\r\n");
+    check(Format::Yaml, &server(), "servers: ~ # b\r\n", &lines);
+    check(Format::Yaml, &server(), "servers: null", &format!("servers:\n{block}"));
+    refuses(Format::Yaml, "servers: []\n", "servers is not a mapping in it");
+    refuses(Format::Yaml, "servers: nullable\n", "servers is not a mapping in it");
+    refuses(Format::Yaml, "- a\n", "the whole is not a mapping in it");
     refuses(Format::Yaml, "{a: 1}\n", "cannot be edited here");
     refuses(Format::Yaml, "servers: &all\n  b: 1\n", "cannot be edited here");
 }
