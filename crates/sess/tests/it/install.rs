@@ -472,6 +472,20 @@ fn what_a_killed_install_left_is_removed_by_the_next() {
     }
 }
 
+#[test]
+fn hard_links_that_are_lost_are_told() {
+    let world = World::new();
+    let other = put(&world, "dotfiles/config.toml", "a = 1\n");
+    fs::create_dir(world.path(".codex")).expect("made");
+    fs::hard_link(&other, world.path(".codex/config.toml")).expect("linked");
+    for told in [true, false] {
+        let run = world.run(["install", "codex"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert_eq!(run.stderr.contains("config.toml has hard links elsewhere: these keep"), told, "{run:?}");
+    }
+    assert_eq!(fs::read_to_string(other).expect("readable"), "a = 1\n");
+}
+
 /// Moves a file into a directory for such files, and puts a symbolic link in its place.
 fn stow(world: &World, file: &str, dir: &str) -> (PathBuf, PathBuf) {
     let link = world.path(file);

@@ -97,6 +97,10 @@ pub fn install(need: &Need, record: &Record) -> anyhow::Result<Change> {
     change.earlier = written.map(|written| written.path.clone());
     if change.before != change.after {
         files::check_writable(&change.path)?;
+        if files::has_hard_links(&change.path) {
+            let text = format!("{} has hard links elsewhere: these keep what it said", change.path.display());
+            change.note = Some(change.note.map_or(text.clone(), |note| format!("{note}; {text}")));
+        }
     }
     Ok(change)
 }

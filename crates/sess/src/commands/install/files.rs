@@ -53,6 +53,11 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(fs::read(path).with_context(failed)?))
 }
 
+/// Tells whether a file has other names, which keep what it says when it is replaced.
+pub fn has_hard_links(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.nlink() > 1)
+}
+
 /// Tells whether there is nothing, or a file where a directory would have to be.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
