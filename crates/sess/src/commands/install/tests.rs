@@ -107,6 +107,8 @@ fn a_hook_is_known_by_its_command_whatever_else_is_said_of_it() {
         json!([{ "hooks": [{ "run": "/a/sess hook session-start gemini", "timeout": 5 }] }]),
         Found::Nothing,
     );
+    check(json!([{ "hooks": [{ "run": "/a/sess hook session-start claude-x" }] }]), Found::Nothing);
+    check(json!([{ "hooks": [{ "run": "/a/sess hook session-start claude || true" }] }]), Found::Other);
     check(json!([]), Found::Nothing);
 }
 
