@@ -446,6 +446,29 @@ fn a_host_is_written_whole_or_not_at_all() {
 }
 
 #[test]
+fn installs_wait_for_each_other() {
+    let world = World::new();
+    for (_, file, text) in HOSTS {
+        put(&world, file, text);
+    }
+    let before = snapshot(&world);
+    let runs = |command: &str| {
+        std::thread::scope(|scope| {
+            let run = || scope.spawn(|| world.run([command, "claude", "codex", "gemini"]));
+            let running: Vec<_> = (0..4).map(|_| run()).collect();
+            for run in running {
+                let run = run.join().expect("it ran");
+                assert_eq!(run.code, 0, "{run:?}");
+            }
+        });
+    };
+    runs("install");
+    assert!(world.read(".claude.json").contains("sess"));
+    runs("uninstall");
+    assert_eq!(snapshot(&world), before);
+}
+
+#[test]
 fn what_a_killed_install_left_is_removed_by_the_next() {
     for command in ["install", "uninstall"] {
         let world = World::new();

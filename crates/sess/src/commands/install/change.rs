@@ -71,12 +71,15 @@ impl Change {
         }
     }
 
-    /// Makes it as if it had not been carried out, if it was.
+    /// Tells whether a change is there.
+    pub fn is_there(&self) -> bool {
+        self.before != self.after && files::read(&self.path).is_ok_and(|now| now == self.after)
+    }
+
+    /// Makes it as if it had not been carried out.
     pub fn undo(&self) -> anyhow::Result<()> {
-        if files::read(&self.path)? == self.before {
-            return Ok(());
-        }
         match &self.before {
+            _ if self.before == self.after => Ok(()),
             Some(before) => files::replace(&self.path, self.after.as_deref(), before),
             None => files::remove(&self.path, self.after.as_deref()),
         }

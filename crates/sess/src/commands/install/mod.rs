@@ -45,6 +45,8 @@ use crate::{
     output::{Output, Usage},
 };
 
+const WAITS: &str = "waiting for another install or uninstall to end";
+
 /// What became of one file.
 #[derive(Serialize)]
 struct Row {
@@ -72,6 +74,7 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
     if hosts.is_empty() {
         output.say("none of the hosts was found here; `sess install <host>` installs for one all the same");
     }
+    let _lock = (!args.dry_run).then(|| record::lock(data, || output.say(WAITS))).transpose()?;
     each(context, output, args, &hosts, |host| {
         let record = Record::load(data, host.as_str())?.unwrap_or_default();
         let needs = host::needs(host, &machine);
@@ -86,6 +89,8 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
 
 pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> anyhow::Result<ExitCode> {
     let data = context.home()?;
+    let is_locked = !args.dry_run && record::has_any(data);
+    let _lock = is_locked.then(|| record::lock(data, || output.say(WAITS))).transpose()?;
     let is_installed = |host: &HostName| record::has(data, host.as_str());
     let hosts = if args.all { all(is_installed) } else { named(args, "every one that was installed")? };
     if hosts.is_empty() {
@@ -144,15 +149,24 @@ fn install_for(data: &Path, host: HostName, old: Record, changes: &[Change]) -> 
     };
     for (index, change) in changes.iter().enumerate() {
         if let Err(failure) = write(change) {
-            return Err(give_up(data, host, &was, &changes[..=index], failure));
+            return Err(give_up(data, host, &was, &changes[..index], change, failure));
         }
     }
     Ok(())
 }
 
 /// Makes it as it was before, and returns why; what is written all the same stays on record.
-fn give_up(data: &Path, host: HostName, was: &Record, begun: &[Change], failure: Error) -> Error {
-    let left = begun.iter().rev().filter(|change| change.undo().is_err());
+fn give_up(
+    data: &Path,
+    host: HostName,
+    was: &Record,
+    done: &[Change],
+    failed: &Change,
+    failure: Error,
+) -> Error {
+    // The one that failed says what was meant if that came late; or somebody else wrote the same, and it is theirs.
+    let left = done.iter().rev().filter(|change| change.undo().is_err());
+    let left = left.chain(Some(failed).filter(|failed| failed.is_there()));
     let left: Vec<String> = left.map(|change| change.path.display().to_string()).collect();
     if !left.is_empty() {
         let (left, host) = (left.join(" and "), host.as_str());

@@ -4,7 +4,8 @@
 //! was cut short can be taken back, too.
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +21,8 @@ use super::{
 };
 
 const DIR: &str = "installed";
+/// What an install locks; no host has this name.
+const LOCK: &str = "lock";
 /// The name under which directories are kept; no host has it.
 const DIRS: &str = "directories";
 /// The version of the files. Fields are only ever added under one number.
@@ -193,6 +196,28 @@ impl Put {
     pub fn entry(&self) -> Entry {
         Entry { path: self.path.clone(), key: self.key.clone(), value: self.value.clone() }
     }
+}
+
+/// Keeps others from the records, and from what they are about, until it is dropped. First it waits for them, and calls
+/// `told` if it has to.
+pub fn lock(data: &Path, told: impl FnOnce()) -> anyhow::Result<File> {
+    let path = data.join(DIR).join(LOCK);
+    let failed = || format!("cannot lock {}", path.display());
+    files::make_dir(&data.join(DIR))?;
+    let mut options = File::options();
+    let file =
+        options.create(true).truncate(false).write(true).mode(0o600).open(&path).with_context(failed)?;
+    // Where nothing can be locked, a file that changed meanwhile is still noticed.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        told();
+        file.lock().with_context(failed)?;
+    }
+    Ok(file)
+}
+
+/// Tells whether anything was ever installed.
+pub fn has_any(data: &Path) -> bool {
+    data.join(DIR).exists()
 }
 
 /// Tells whether anything was installed for a host.
