@@ -175,6 +175,31 @@ fn a_file_that_its_host_wrote_anew_gives_the_entry_back() {
 }
 
 #[test]
+fn the_record_stays_as_long_as_our_entry_does() {
+    let world = World::new();
+    let path = put(&world, ".codex/config.toml", "a = 1\n");
+    world.ok(["install", "codex"]);
+    let installed = fs::read_to_string(&path).expect("readable");
+    // Somebody joined our table with the container, which is not how it was written.
+    let joined =
+        installed.replace("[mcp_servers.sess]", "[mcp_servers]").replace("\ncommand", "\nsess.command");
+    let joined = joined.replace("\nargs", "\nsess.args").replace("\nenv_vars", "\nsess.env_vars");
+    for (text, said) in
+        [(joined.as_str(), "has mcp_servers.sess, written in a way"), ("a = ", "cannot be read")]
+    {
+        fs::write(&path, text).expect("written");
+        let before = snapshot(&world);
+        for args in [&["uninstall", "codex", "--dry-run"][..], &["uninstall", "codex"]] {
+            world.fails(args.iter().copied(), 1, said);
+        }
+        assert_eq!(snapshot(&world), before);
+    }
+    fs::write(&path, installed + "[b]\n").expect("written");
+    world.ok(["uninstall", "codex"]);
+    assert_eq!(fs::read_to_string(&path).expect("readable"), "a = 1\n[b]\n");
+}
+
+#[test]
 fn a_file_made_by_install_that_others_use_by_now_stays() {
     let world = World::new();
     world.ok(["install", "cursor"]);
@@ -222,7 +247,7 @@ fn an_entry_of_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn an_entry_that_was_changed_is_somebody_elses_by_now() {
+fn an_entry_that_was_changed_belongs_to_whoever_did() {
     let world = World::new();
     world.ok(["install", "cursor"]);
     let path = world.path(".cursor/mcp.json");
@@ -230,7 +255,8 @@ fn an_entry_that_was_changed_is_somebody_elses_by_now() {
         .expect("readable")
         .replace("\"mcp\"", "\"mcp\", \"--toolsets\", \"sessions\"");
     fs::write(&path, &changed).expect("written");
-    assert!(world.run(["install", "cursor"]).stderr.contains("somebody else's"));
+    let run = world.run(["install", "cursor"]);
+    assert!(run.stderr.contains("has mcpServers.sess, which somebody changed since"), "{run:?}");
     assert_eq!(fs::read_to_string(&path).expect("readable"), changed);
     world.ok(["uninstall", "cursor"]);
     assert_eq!(fs::read_to_string(&path).expect("readable"), changed);
@@ -248,7 +274,9 @@ fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
         assert_ne!(changed, text, "{host}");
         fs::write(&path, &changed).expect("written");
         for _ in 0..2 {
-            assert!(world.run(["install", host]).stderr.contains("somebody else's"), "{host}");
+            let run = world.run(["install", host]);
+            assert!(run.stderr.contains("sess, which somebody changed since"), "{host}: {run:?}");
+            assert!(!run.stderr.contains("somebody else's"), "{host}: {run:?}");
         }
         let run = world.run(["uninstall", host]);
         let named = format!("{} has ", path.display());
@@ -265,9 +293,10 @@ fn what_stays_because_somebody_changed_it_is_named_by_uninstall() {
     world.ok(["install", "cursor"]);
     let skill = world.path(".cursor/skills/intersession/SKILL.md");
     fs::write(&skill, "mine").expect("written");
-    world.ok(["install", "cursor"]);
-    let run = world.run(["uninstall", "cursor"]);
-    assert!(run.stderr.contains(&format!("{} was changed since", skill.display())), "{run:?}");
+    for command in ["install", "uninstall"] {
+        let run = world.run([command, "cursor"]);
+        assert!(run.stderr.contains(&format!("{} was changed since", skill.display())), "{run:?}");
+    }
     assert_eq!(fs::read_to_string(skill).expect("readable"), "mine");
 }
 
@@ -286,7 +315,10 @@ fn a_hook_that_somebody_changed_is_neither_doubled_nor_forgotten() {
         fs::write(&path, &changed).expect("written");
         for _ in 0..2 {
             let run = world.run(["install", host]);
-            assert!(run.stderr.contains("somebody else's in hooks.SessionStart"), "{host}: {run:?}");
+            assert!(
+                run.stderr.contains("has an entry in hooks.SessionStart, which somebody changed since"),
+                "{host}: {run:?}"
+            );
             let now = fs::read_to_string(&path).expect("readable");
             assert_eq!(now.matches("hook session-start").count(), 1, "{host}: {now}");
             assert!(now.contains(more), "{host}: {now}");
@@ -370,6 +402,216 @@ fn a_symbolic_link_is_written_through() {
     assert_eq!(fs::read_to_string(&path).expect("readable"), "{ /* mine */ }");
     fs::remove_file(&path).expect("removed");
     world.fails(["install", "zed"], 1, "is a symbolic link that leads nowhere");
+}
+
+#[test]
+fn a_host_is_written_whole_or_not_at_all() {
+    // The servers of Claude Code are in another directory than the rest, and are written first.
+    type Spoil = fn(&World);
+    let spoils: [(&str, Spoil); 4] = [
+        ("is a symbolic link that leads nowhere: mend or remove it", |world| {
+            symlink("/nonexistent/skills", world.path(".claude/skills")).expect("linked");
+        }),
+        ("is not a directory: move it away", |world| {
+            put(world, "skills", "");
+            symlink("../skills", world.path(".claude/skills")).expect("linked");
+        }),
+        // Nothing can be made in there, although nothing says so to one who may do anything.
+        ("", |world| symlink("/proc", world.path(".claude/skills")).expect("linked")),
+        ("cannot be written", |world| {
+            let mode = fs::Permissions::from_mode(0o500);
+            fs::set_permissions(world.path(".claude"), mode).expect("set");
+        }),
+    ];
+    for (said, spoil) in spoils {
+        let world = World::new();
+        put(&world, ".claude.json", "{\"a\":1}");
+        put(&world, ".claude/settings.json", "{}");
+        spoil(&world);
+        // To one who may do anything a mode is nothing.
+        if said == "cannot be written" && fs::create_dir(world.path(".claude/tried")).is_ok() {
+            continue;
+        }
+        let before = snapshot(&world);
+        if !said.is_empty() {
+            world.fails(["install", "claude", "--dry-run"], 1, said);
+        }
+        world.fails(["install", "claude"], 1, said);
+        assert_eq!(snapshot(&world), before, "{said}");
+        // The world is taken away with what is in it.
+        fs::set_permissions(world.path(".claude"), fs::Permissions::from_mode(0o755)).expect("set");
+        let run = world.run(["uninstall", "claude"]);
+        assert!(run.stderr.contains("nothing is installed"), "{run:?}");
+    }
+}
+
+#[test]
+fn installs_wait_for_each_other() {
+    let world = World::new();
+    for (_, file, text) in HOSTS {
+        put(&world, file, text);
+    }
+    let before = snapshot(&world);
+    let runs = |command: &str| {
+        std::thread::scope(|scope| {
+            let run = || scope.spawn(|| world.run([command, "claude", "codex", "gemini"]));
+            let running: Vec<_> = (0..4).map(|_| run()).collect();
+            for run in running {
+                let run = run.join().expect("it ran");
+                assert_eq!(run.code, 0, "{run:?}");
+            }
+        });
+    };
+    runs("install");
+    assert!(world.read(".claude.json").contains("sess"));
+    runs("uninstall");
+    assert_eq!(snapshot(&world), before);
+}
+
+#[test]
+fn what_a_killed_install_left_is_removed_by_the_next() {
+    for command in ["install", "uninstall"] {
+        let world = World::new();
+        put(&world, ".claude.json", "{}");
+        world.ok(["install", "claude"]);
+        let record = "data/installed/.claude.json.sess-a1B2c3";
+        for file in ["..claude.json.sess-Ab12Cd", record] {
+            put(&world, file, "{}");
+        }
+        // These have other names than we give, or somebody is at work on them.
+        let others =
+            ["..claude.json.sess-mine", ".tmpAb12Cd", "..claude.json.sess-Zz12Cd", "claude.json.sess-Ab12Cd"];
+        for file in others {
+            put(&world, file, "{}");
+        }
+        let busy = fs::File::open(world.path("..claude.json.sess-Zz12Cd")).expect("there");
+        busy.lock().expect("locked");
+        world.ok([command, "claude"]);
+        assert!(!world.path("..claude.json.sess-Ab12Cd").exists(), "{command}");
+        assert!(!world.path(record).exists(), "{command}");
+        for file in others {
+            assert!(world.path(file).exists(), "{command}: {file}");
+        }
+    }
+}
+
+#[test]
+fn hard_links_that_are_lost_are_told() {
+    let world = World::new();
+    let other = put(&world, "dotfiles/config.toml", "a = 1\n");
+    fs::create_dir(world.path(".codex")).expect("made");
+    fs::hard_link(&other, world.path(".codex/config.toml")).expect("linked");
+    for told in [true, false] {
+        let run = world.run(["install", "codex"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert_eq!(run.stderr.contains("config.toml has hard links elsewhere: these keep"), told, "{run:?}");
+    }
+    assert_eq!(fs::read_to_string(other).expect("readable"), "a = 1\n");
+}
+
+/// Moves a file into a directory for such files, and puts a symbolic link in its place.
+fn stow(world: &World, file: &str, dir: &str) -> (PathBuf, PathBuf) {
+    let link = world.path(file);
+    let path = world.path(dir).join(link.file_name().expect("a name"));
+    fs::create_dir_all(world.path(dir)).expect("made");
+    fs::rename(&link, &path).expect("moved");
+    symlink(&path, &link).expect("linked");
+    (link, path)
+}
+
+#[test]
+fn a_symbolic_link_that_is_newer_than_the_install_stays_one() {
+    for is_installed_again in [false, true] {
+        let world = World::new();
+        put(&world, ".codex/config.toml", "a = 1\n");
+        world.ok(["install", "codex"]);
+        let (link, path) = stow(&world, ".codex/config.toml", "dotfiles");
+        if is_installed_again {
+            assert_eq!(actions(&world.json(["install", "codex"])), ["unchanged", "unchanged"]);
+        }
+        assert_eq!(actions(&world.json(["uninstall", "codex"]))[0], "restored");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(path).expect("readable"), "a = 1\n");
+    }
+    // Files that were made for it go, and the links are named.
+    let world = World::new();
+    world.ok(["install", "cursor"]);
+    let stowed = [".cursor/mcp.json", ".cursor/skills/intersession/SKILL.md"];
+    let stowed = stowed.map(|file| stow(&world, file, "dotfiles"));
+    let run = world.run(["uninstall", "cursor"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    for (link, path) in stowed {
+        assert!(link.is_symlink() && !path.exists(), "{run:?}");
+        assert!(run.stderr.contains(&format!("{} is a symbolic link to what is removed", link.display())));
+    }
+}
+
+#[test]
+fn what_is_behind_a_link_is_known_wherever_it_leads() {
+    // Records of earlier versions do not have the name of the link.
+    for has_name in [true, false] {
+        for is_installed_again in [false, true] {
+            let world = World::new();
+            put(&world, ".claude/settings.json", "{\"a\":1}");
+            let (link, _) = stow(&world, ".claude/settings.json", "dotfiles");
+            world.ok(["install", "claude"]);
+            if !has_name {
+                let path = world.data().join("installed/claude.json");
+                let mut record: Value =
+                    serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+                for file in record["files"].as_array_mut().expect("files") {
+                    file.as_object_mut().expect("a file").remove("named");
+                }
+                fs::write(&path, record.to_string()).expect("written");
+            }
+            fs::rename(world.path("dotfiles"), world.path("dots")).expect("moved");
+            fs::remove_file(&link).expect("removed");
+            symlink("../dots/settings.json", &link).expect("linked");
+            if is_installed_again {
+                assert_eq!(actions(&world.json(["install", "claude"])), ["unchanged"; 3]);
+            }
+            let run = world.run(["uninstall", "claude"]);
+            assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
+            assert!(link.is_symlink());
+            assert_eq!(world.read("dots/settings.json"), "{\"a\":1}");
+        }
+    }
+    // A link that leads to another file by now: what was put into the first goes, too.
+    let world = World::new();
+    put(&world, ".codex/config.toml", "a = 1\n");
+    let (link, first) = stow(&world, ".codex/config.toml", "dotfiles");
+    world.ok(["install", "codex"]);
+    let second = put(&world, "dotfiles/second.toml", "b = 1\n");
+    fs::remove_file(&link).expect("removed");
+    symlink(&second, &link).expect("linked");
+    world.ok(["install", "codex"]);
+    assert!(fs::read_to_string(&second).expect("readable").contains("mcp_servers.sess"));
+    world.ok(["uninstall", "codex"]);
+    for (path, text) in [(first, "a = 1\n"), (second, "b = 1\n")] {
+        assert_eq!(fs::read_to_string(path).expect("readable"), text);
+    }
+}
+
+#[test]
+fn a_home_that_moved_is_still_known() {
+    for is_installed_again in [false, true] {
+        let world = World::new();
+        let homes = ["a", "b"].map(|name| world.path(name).to_string_lossy().into_owned());
+        let run = |home: &str, command: &str| {
+            let run = world.run_env(&[("HOME", home)], [command, "cursor"]);
+            assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
+        };
+        put(&world, "a/.cursor/mcp.json", "{\"mcpServers\":{}}");
+        run(&homes[0], "install");
+        fs::rename(&homes[0], &homes[1]).expect("moved");
+        if is_installed_again {
+            run(&homes[1], "install");
+        }
+        run(&homes[1], "uninstall");
+        assert_eq!(world.read("b/.cursor/mcp.json"), "{\"mcpServers\":{}}");
+        assert!(!world.path("b/.cursor/skills/intersession/SKILL.md").exists());
+        assert!(!world.path("a").exists());
+    }
 }
 
 #[test]
@@ -457,6 +699,32 @@ fn opencode_with_comments_in_its_name_is_edited_there() {
 }
 
 #[test]
+fn an_entry_in_another_file_of_opencode_is_seen() {
+    let text = "{\"mcp\":{\"sess\":{\"enabled\":false}}}";
+    for other in ["opencode.jsonc", "config.json"] {
+        let world = World::new();
+        let plain = put(&world, ".config/opencode/opencode.json", "{}");
+        let other = put(&world, &format!(".config/opencode/{other}"), text);
+        let run = world.run(["install", "opencode"]);
+        let said = format!("{} has an entry of somebody else's in mcp", other.display());
+        assert!(run.code == 0 && run.stderr.contains(&said), "{run:?}");
+        world.ok(["uninstall", "opencode"]);
+        assert_eq!(fs::read_to_string(&plain).expect("readable"), "{}");
+        assert_eq!(fs::read_to_string(&other).expect("readable"), text);
+    }
+    // Ours stays where it is when there is another file by now, and is written once.
+    let world = World::new();
+    let commented = put(&world, ".config/opencode/opencode.jsonc", "{}");
+    world.ok(["install", "opencode"]);
+    let plain = put(&world, ".config/opencode/opencode.json", "{}");
+    assert_eq!(actions(&world.json(["install", "opencode"])), ["unchanged", "unchanged"]);
+    world.ok(["uninstall", "opencode"]);
+    for path in [commented, plain] {
+        assert_eq!(fs::read_to_string(path).expect("readable"), "{}");
+    }
+}
+
+#[test]
 fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
     let world = World::new();
     let inline = "mcp_servers = { other = { command = \"x\" } }\n";
@@ -487,6 +755,33 @@ fn what_cannot_be_edited_is_left_alone_and_what_to_add_is_said() {
         whole["mcp_servers"]["sess"].clone()
     };
     assert_eq!(entry(&world), entry(&other));
+}
+
+#[test]
+fn what_is_said_to_be_added_to_goose_can_be_added() {
+    // How each is written, and what comes of it when somebody does as it was said.
+    for (text, from, to) in [
+        ("{a: 1}\n", "{", "{$, "),
+        ("{a: 1, extensions: {b: {}}}\n", "{b", "{$, b"),
+        ("extensions: &all\n  b: {}\n", "  b: {}", "  $\n  b: {}"),
+    ] {
+        let world = World::new();
+        let path = put(&world, ".config/goose/config.yaml", text);
+        let refused = world.run(["install", "goose"]);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let advice = refused.stderr.lines().find(|line| line.starts_with('"')).expect("an entry");
+        fs::write(&path, text.replacen(from, &to.replace('$', advice), 1)).expect("written");
+        let done = world.run(["install", "goose"]);
+        assert!(done.code == 0 && done.stderr.contains("somebody else's in extensions"), "{text}: {done:?}");
+    }
+    for text in ["{}\n", "null\n", "extensions: null\n", "a: 1\nextensions: ~ # c\nb: 2"] {
+        let world = World::new();
+        let path = put(&world, ".config/goose/config.yaml", text);
+        world.ok(["install", "goose"]);
+        assert!(fs::read_to_string(&path).expect("readable").contains("  sess:\n"));
+        world.ok(["uninstall", "goose"]);
+        assert_eq!(fs::read_to_string(&path).expect("readable"), text);
+    }
 }
 
 #[test]

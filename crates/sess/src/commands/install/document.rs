@@ -106,9 +106,13 @@ impl Entry {
 
     /// Tells whether a value of the list is this one, changed: a hook runs the same command, whatever else is said of it.
     fn is_changed_in(&self, value: &Value) -> bool {
-        let Some(command) = text_with(&self.value, HOOK) else { return false };
+        let Some(command) = text_that(&self.value, &|text| text.contains(HOOK)) else { return false };
         let hook = &command[command.find(HOOK).unwrap_or_default()..];
-        text_with(value, hook).is_some()
+        // Another name may begin like that of this host.
+        let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "-_".contains(c));
+        let has_hook =
+            |text: &str| text.match_indices(hook).any(|(at, _)| !goes_on(&text[at + hook.len()..]));
+        text_that(value, &has_hook).is_some()
     }
 
     /// Takes the entry out of a document, and the innermost `made` containers when they are empty then.
@@ -231,12 +235,12 @@ pub fn line_break(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns the first text in a value that has this part.
-fn text_with<'v>(value: &'v Value, part: &str) -> Option<&'v str> {
+/// Returns the first text in a value that is meant.
+fn text_that<'v>(value: &'v Value, is_meant: &dyn Fn(&str) -> bool) -> Option<&'v str> {
     match value {
-        Value::String(text) => text.contains(part).then_some(text),
-        Value::Array(values) => values.iter().find_map(|value| text_with(value, part)),
-        Value::Object(members) => members.values().find_map(|value| text_with(value, part)),
+        Value::String(text) => is_meant(text).then_some(text),
+        Value::Array(values) => values.iter().find_map(|value| text_that(value, is_meant)),
+        Value::Object(members) => members.values().find_map(|value| text_that(value, is_meant)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }

@@ -40,6 +40,8 @@ pub struct Needs {
 
 pub struct Need {
     pub path: PathBuf,
+    /// Other files that its host reads for the same, if they are there.
+    pub besides: Vec<PathBuf>,
     pub what: What,
 }
 
@@ -52,12 +54,22 @@ pub enum What {
 
 impl Need {
     pub fn entries(path: PathBuf, format: Format, entries: Vec<Entry>) -> Self {
-        Self { path, what: What::Entries(format, entries) }
+        Self { path, besides: Vec::new(), what: What::Entries(format, entries) }
+    }
+
+    pub fn besides(self, besides: Vec<PathBuf>) -> Self {
+        Self { besides, ..self }
+    }
+
+    /// Returns every file that may have it.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.path].into_iter().chain(&self.besides).map(PathBuf::as_path)
     }
 
     /// Returns the skill, in a host's directory of skills.
     pub fn skill(skills: &Path) -> Self {
-        Self { path: skills.join("intersession/SKILL.md"), what: What::Whole(SKILL) }
+        let path = skills.join("intersession/SKILL.md");
+        Self { path, besides: Vec::new(), what: What::Whole(SKILL) }
     }
 }
 

@@ -28,7 +28,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Error};
 use clap::ValueEnum as _;
 use serde::Serialize;
 use serde_json::json;
@@ -44,6 +44,8 @@ use crate::{
     cli::{self, HostName},
     output::{Output, Usage},
 };
+
+const WAITS: &str = "waiting for another install or uninstall to end";
 
 /// What became of one file.
 #[derive(Serialize)]
@@ -72,6 +74,7 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
     if hosts.is_empty() {
         output.say("none of the hosts was found here; `sess install <host>` installs for one all the same");
     }
+    let _lock = (!args.dry_run).then(|| record::lock(data, || output.say(WAITS))).transpose()?;
     each(context, output, args, &hosts, |host| {
         let record = Record::load(data, host.as_str())?.unwrap_or_default();
         let needs = host::needs(host, &machine);
@@ -86,22 +89,28 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
 
 pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> anyhow::Result<ExitCode> {
     let data = context.home()?;
+    let is_locked = !args.dry_run && record::has_any(data);
+    let _lock = is_locked.then(|| record::lock(data, || output.say(WAITS))).transpose()?;
     let is_installed = |host: &HostName| record::has(data, host.as_str());
     let hosts = if args.all { all(is_installed) } else { named(args, "every one that was installed")? };
     if hosts.is_empty() {
         output.say("nothing is installed");
     }
+    // Where hosts keep their files says where those are that were moved with them.
+    let homes = context.app.settings().homes.as_ref();
+    let machine = homes.map(|homes| Machine { homes, program: "" });
     each(context, output, args, &hosts, |host| {
         let Some(mut record) = Record::load(data, host.as_str())? else {
             output.say(&format!("{}: nothing is installed by `sess install`", host.as_str()));
             return Ok(Vec::new());
         };
-        let changes = record.files.iter().map(change::uninstall).collect::<anyhow::Result<Vec<Change>>>()?;
+        let files = machine.as_ref().map_or_else(Vec::new, |machine| host::needs(host, machine).files);
+        let changes = change::uninstall(&record, &files)?;
         if !args.dry_run {
             for change in &changes {
                 change.apply()?;
-                record.files.retain(|written| written.path != change.path);
             }
+            record.files.clear();
             record.save(data, host.as_str())?;
             let is_last = all(is_installed).is_empty();
             Dirs::load(data)?.remove_empty(data, is_last)?;
@@ -120,23 +129,59 @@ fn named(args: &cli::Install, all_means: &str) -> anyhow::Result<Vec<HostName>> 
     Ok(args.hosts.clone())
 }
 
-/// Records what will be there, and then makes it so: in this order, what is cut short can be taken back.
+/// Records what will be there, and then makes it so: in this order, what is cut short can be taken back. When a file
+/// cannot be written, those before it are as they were.
 fn install_for(data: &Path, host: HostName, old: Record, changes: &[Change]) -> anyhow::Result<()> {
     let mut record = Record::default();
-    // A file that is not needed any more, because a variable moved the rest, is still ours to take back.
-    let moved = old.files.into_iter().filter(|file| !changes.iter().any(|change| change.path == file.path));
+    let was = old.clone();
+    // A file that is not needed any more, because a variable or a link moved the rest, is still ours to take back.
+    let moved = old.files.into_iter().filter_map(|file| change::still_elsewhere(file, changes));
     record.files.extend(changes.iter().filter_map(|change| change.record.clone()).chain(moved));
     record.save(data, host.as_str())?;
     Dirs::load(data)?.add(data, change::missing_dirs(changes))?;
-    for change in changes {
+    let write = |change: &Change| {
         if change.after.is_some()
             && let Some(dir) = change.path.parent()
         {
             files::make_dir(dir)?;
         }
-        change.apply()?;
+        change.apply()
+    };
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(failure) = write(change) {
+            return Err(give_up(data, host, &was, &changes[..index], change, failure));
+        }
     }
     Ok(())
+}
+
+/// Makes it as it was before, and returns why; what is written all the same stays on record.
+fn give_up(
+    data: &Path,
+    host: HostName,
+    was: &Record,
+    done: &[Change],
+    failed: &Change,
+    failure: Error,
+) -> Error {
+    // The one that failed says what was meant if that came late; or somebody else wrote the same, and it is theirs.
+    let left = done.iter().rev().filter(|change| change.undo().is_err());
+    let left = left.chain(Some(failed).filter(|failed| failed.is_there()));
+    let left: Vec<String> = left.map(|change| change.path.display().to_string()).collect();
+    if !left.is_empty() {
+        let (left, host) = (left.join(" and "), host.as_str());
+        return failure
+            .context(format!("{left} was written all the same; `sess uninstall {host}` takes it back"));
+    }
+    let forget = || {
+        was.save(data, host.as_str())?;
+        let is_last = all(|host| record::has(data, host.as_str())).is_empty();
+        Dirs::load(data)?.remove_empty(data, is_last)
+    };
+    match forget() {
+        Ok(()) => failure,
+        Err(error) => failure.context(format!("{error:#}")),
+    }
 }
 
 /// Does it for each host, and says what came of it; the trouble of one is not that of the others.

@@ -13,8 +13,11 @@ const TIMEOUT_MS: u32 = 60_000;
 
 pub fn needs(machine: &Machine<'_>) -> Needs {
     let dir = machine.homes.config().join("opencode");
-    let (plain, commented) = (dir.join("opencode.json"), dir.join("opencode.jsonc"));
-    let file = if commented.exists() && !plain.exists() { commented } else { plain };
+    // All of them are read, and what the last says counts.
+    let [old, plain, commented] =
+        ["config.json", "opencode.json", "opencode.jsonc"].map(|name| dir.join(name));
+    let (file, other) =
+        if commented.exists() && !plain.exists() { (commented, plain) } else { (plain, commented) };
     let server = json!({
         "type": "local", "command": [machine.program, "mcp"], "enabled": true, "timeout": TIMEOUT_MS,
     });
@@ -23,7 +26,7 @@ pub fn needs(machine: &Machine<'_>) -> Needs {
         command: "opencode",
         traces: vec![dir.clone(), machine.homes.data().join("opencode")],
         files: vec![
-            Need::entries(file, Format::Json(Dialect::Relaxed), vec![entry]),
+            Need::entries(file, Format::Json(Dialect::Relaxed), vec![entry]).besides(vec![other, old]),
             Need::skill(&dir.join("skills")),
         ],
     }

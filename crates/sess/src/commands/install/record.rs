@@ -4,7 +4,8 @@
 //! was cut short can be taken back, too.
 
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -15,18 +16,20 @@ use serde_json::Value;
 use sess_core::digest::sha256;
 
 use super::{
-    document::{Entry, Format},
+    document::{Entry, Format, Found},
     files,
 };
 
 const DIR: &str = "installed";
+/// What an install locks; no host has this name.
+const LOCK: &str = "lock";
 /// The name under which directories are kept; no host has it.
 const DIRS: &str = "directories";
 /// The version of the files. Fields are only ever added under one number.
 const VERSION: u32 = 1;
 
 /// What was written for one host.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     version: u32,
     pub files: Vec<Written>,
@@ -42,7 +45,11 @@ pub struct Dirs {
 /// One file that was written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Written {
+    /// The file itself, where symbolic links led when it was written.
     pub path: PathBuf,
+    /// The name by which its host opens it, where that was a symbolic link: it may lead elsewhere by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    named: Option<PathBuf>,
     /// What it said before, in base64; it was not there if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
@@ -89,8 +96,25 @@ impl Record {
         save(data, &path(data, host), (!self.files.is_empty()).then_some(self))
     }
 
-    pub fn file(&self, path: &Path) -> Option<&Written> {
-        self.files.iter().find(|file| file.path == path)
+    /// Tells whether something was written to a file.
+    pub fn has(&self, name: &Path) -> bool {
+        let is_it = |known: &Path| files::is_same(known, name);
+        self.files.iter().any(|file| file.names().any(is_it))
+    }
+
+    /// Returns what was written to a file that has this name, is there, and says this now.
+    ///
+    /// A link may be newer than what was written, may lead elsewhere since, and a home may have another place.
+    pub fn file(&self, name: &Path, path: &Path, now: Option<&[u8]>) -> Option<&Written> {
+        let has_path = |file: &&Written| files::is_same(&file.path, path);
+        let has_name = |file: &&Written| file.named.as_deref() == Some(name);
+        let has_moved = |file: &&Written| now.is_some_and(|now| file.is_gone() && file.is_in(now));
+        let mut found = self.files.iter();
+        found
+            .clone()
+            .find(has_path)
+            .or_else(|| found.clone().find(has_name))
+            .or_else(|| found.find(has_moved))
     }
 }
 
@@ -116,7 +140,29 @@ impl Dirs {
 impl Written {
     pub fn new(path: PathBuf, before: Option<&[u8]>, after: &[u8]) -> Self {
         let before = before.map(|bytes| STANDARD.encode(bytes));
-        Self { path, before, after: sha256(after), format: None, entries: Vec::new() }
+        Self { path, named: None, before, after: sha256(after), format: None, entries: Vec::new() }
+    }
+
+    /// Returns it as the record of a file at this path, to which a name leads.
+    pub fn at(self, path: &Path, name: &Path) -> Self {
+        Self { path: path.to_owned(), named: (name != path).then(|| name.to_owned()), ..self }
+    }
+
+    /// Returns the names under which it may be found now.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.named.iter().chain([&self.path]).map(PathBuf::as_path)
+    }
+
+    /// Tells whether nothing is there under its names any more.
+    fn is_gone(&self) -> bool {
+        !self.names().any(|name| name.exists() || name.is_symlink())
+    }
+
+    /// Tells whether a file has something that was written.
+    pub fn is_in(&self, now: &[u8]) -> bool {
+        let Some(format) = self.format else { return self.is_as_left(now) };
+        let is_same = |text: &str, put: &Put| format.find(text, &put.entry()) == Ok(Found::Same);
+        str::from_utf8(now).is_ok_and(|text| self.entries.iter().any(|put| is_same(text, put)))
     }
 
     /// Returns it as the record of entries in a document.
@@ -152,6 +198,28 @@ impl Put {
     }
 }
 
+/// Keeps others from the records, and from what they are about, until it is dropped. First it waits for them, and calls
+/// `told` if it has to.
+pub fn lock(data: &Path, told: impl FnOnce()) -> anyhow::Result<File> {
+    let path = data.join(DIR).join(LOCK);
+    let failed = || format!("cannot lock {}", path.display());
+    files::make_dir(&data.join(DIR))?;
+    let mut options = File::options();
+    let file =
+        options.create(true).truncate(false).write(true).mode(0o600).open(&path).with_context(failed)?;
+    // Where nothing can be locked, a file that changed meanwhile is still noticed.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        told();
+        file.lock().with_context(failed)?;
+    }
+    Ok(file)
+}
+
+/// Tells whether anything was ever installed.
+pub fn has_any(data: &Path) -> bool {
+    data.join(DIR).exists()
+}
+
 /// Tells whether anything was installed for a host.
 pub fn has(data: &Path, host: &str) -> bool {
     path(data, host).exists()
@@ -164,6 +232,7 @@ fn load<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
 }
 
 fn save(data: &Path, path: &Path, value: Option<&impl Serialize>) -> anyhow::Result<()> {
+    files::remove_leftovers(path);
     let seen = files::read(path)?;
     let Some(value) = value else {
         return if seen.is_some() { files::remove(path, seen.as_deref()) } else { Ok(()) };

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     document::{Entry, Format, Found, Refusal},
+    files,
     json::Dialect,
 };
 
@@ -106,6 +107,8 @@ fn a_hook_is_known_by_its_command_whatever_else_is_said_of_it() {
         json!([{ "hooks": [{ "run": "/a/sess hook session-start gemini", "timeout": 5 }] }]),
         Found::Nothing,
     );
+    check(json!([{ "hooks": [{ "run": "/a/sess hook session-start claude-x" }] }]), Found::Nothing);
+    check(json!([{ "hooks": [{ "run": "/a/sess hook session-start claude || true" }] }]), Found::Other);
     check(json!([]), Found::Nothing);
 }
 
@@ -151,6 +154,19 @@ fn yaml_gets_lines_below_its_key() {
         "servers: {}\na: 1\n",
         "servers: {\"sess\": {\"command\":\"/bin/sess\"}}\na: 1\n",
     );
+    // What says that there is nothing gives way.
+    for nothing in ["{}\n", "null\n", "~"] {
+        check(Format::Yaml, &server(), nothing, &format!("servers:\n{block}"));
+    }
+    check(Format::Yaml, &server(), "{} # mine\n", &format!("servers: # mine\n{block}"));
+    check(Format::Yaml, &server(), "# a\n---\n{}\n# b\n", &format!("# a\n---\nservers:\n{block}# b\n"));
+    check(Format::Yaml, &server(), "servers: null\na: 1\n", &format!("servers:\n{block}a: 1\n"));
+    let lines = format!("servers: # b\n{block}").replace('\n', "\r\n");
+    check(Format::Yaml, &server(), "servers: ~ # b\r\n", &lines);
+    check(Format::Yaml, &server(), "servers: null", &format!("servers:\n{block}"));
+    refuses(Format::Yaml, "servers: []\n", "servers is not a mapping in it");
+    refuses(Format::Yaml, "servers: nullable\n", "servers is not a mapping in it");
+    refuses(Format::Yaml, "- a\n", "the whole is not a mapping in it");
     refuses(Format::Yaml, "{a: 1}\n", "cannot be edited here");
     refuses(Format::Yaml, "servers: &all\n  b: 1\n", "cannot be edited here");
 }
@@ -226,6 +242,11 @@ fn what_others_changed_since_stays() {
         ("command = \"/bin/sess\"\n", "command = \"/bin/sess\"\n\n# about b\n[b]\nc = 1\n"),
         "a = 1\n\n# about b\n[b]\nc = 1\n",
     );
+    // A line that looks like our header is a part of somebody's text.
+    for before in ["a = \"\"\"\n[servers.sess]\nb\n\"\"\"\n", "a = '''\n\n[servers.sess]\n'''\n"] {
+        let edit = ("command = \"/bin/sess\"\n", "command = \"/bin/sess\"\n[b]\nc = 1\n");
+        leaves(Format::Toml, &server(), before, edit, &format!("{before}[b]\nc = 1\n"));
+    }
     leaves(
         Format::Yaml,
         &server(),
@@ -233,6 +254,20 @@ fn what_others_changed_since_stays() {
         ("    command: \"/bin/sess\"\n", "    command: /bin/sess\n  b:\n    c: 1\n"),
         "a: 1\nservers:\n  b:\n    c: 1\n",
     );
+}
+
+#[test]
+fn a_temporary_file_is_a_leftover_when_nobody_is_at_work_on_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("settings.json");
+    let (file, temporary) = files::temporary(&path).expect("made").keep().expect("kept");
+    assert!(temporary.display().to_string().contains("/.settings.json.sess-"), "{}", temporary.display());
+    files::remove_leftovers(&path);
+    assert!(temporary.exists());
+    // As it is when the process ends, however it does.
+    drop(file);
+    files::remove_leftovers(&path);
+    assert!(!temporary.exists());
 }
 
 /// Any value that all three formats have.

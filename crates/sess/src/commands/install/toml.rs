@@ -46,15 +46,27 @@ pub fn inline(entry: &Entry) -> Option<String> {
 pub fn remove(text: &str, entry: &Entry) -> Option<String> {
     let header = format!("[{}.{}]", entry.path.join("."), entry.key.as_ref()?);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let is_header = |line: &&str| {
+    let is_header = |line: &str| {
         let bare = line.split('#').next().unwrap_or_default();
         bare.chars().filter(|c| !c.is_whitespace() && !"\"'".contains(*c)).eq(header.chars())
     };
-    let first = lines.iter().position(is_header)?;
-    let body = lines[first + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
+    // A line of a text over several lines may look like the header: the one counts without which the entry is gone.
+    let places = (0..lines.len()).filter(|&at| is_header(lines[at]));
+    places.map(|at| without_table(&lines, at)).find(|rest| is_gone(rest, entry))
+}
+
+/// Returns the lines without the table whose header is at a place.
+fn without_table(lines: &[&str], header: usize) -> String {
+    let body = lines[header + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
     let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let last = first + body.collect::<Vec<_>>().iter().rposition(|line| says(line)).map_or(0, |at| at + 1);
-    let is_parted = first > 0 && lines[first - 1].trim().is_empty();
-    let kept = lines[..first - usize::from(is_parted)].iter().chain(&lines[last + 1..]);
-    Some(kept.copied().collect())
+    let last = header + body.collect::<Vec<_>>().iter().rposition(|line| says(line)).map_or(0, |at| at + 1);
+    let is_parted = header > 0 && lines[header - 1].trim().is_empty();
+    let kept = lines[..header - usize::from(is_parted)].iter().chain(&lines[last + 1..]);
+    kept.copied().collect()
+}
+
+fn is_gone(text: &str, entry: &Entry) -> bool {
+    let whole = parse(text).ok().flatten();
+    let names = entry.path.iter().chain(&entry.key);
+    whole.is_some_and(|root| names.clone().try_fold(&root, |value, name| value.get(name)).is_none())
 }

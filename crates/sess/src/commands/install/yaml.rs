@@ -26,12 +26,24 @@ pub fn parse(text: &str) -> Result<Option<Value>, String> {
 pub fn insert(text: &str, entry: &Entry) -> Result<(String, usize), Refusal> {
     let ([container], Some(key)) = (entry.path.as_slice(), &entry.key) else { return Err(Refusal::Style) };
     let newline = line_break(text);
+    check_shape(text, container)?;
     let Some(line) = Line::of_key(text, container, "", 0) else {
+        if let Some(nothing) = Nothing::of(text) {
+            let (before, comment) = (&text[..nothing.start], text[nothing.word_end..nothing.end].trim_end());
+            let (block, behind) = (block(key, &entry.value, INDENT, newline), &text[nothing.end..]);
+            return Ok((format!("{before}{container}:{comment}{newline}{block}{behind}"), 1));
+        }
         let parted = if text.is_empty() || text.ends_with('\n') { "" } else { newline };
         let block = block(key, &entry.value, INDENT, newline);
         return Ok((format!("{text}{parted}{container}:{newline}{block}"), 1));
     };
     let rest = text[line.value..line.end].trim();
+    if let Some(word) = ["null", "Null", "NULL", "~"].into_iter().find(|word| is_alone(rest, word)) {
+        // As if there were no value: that says the same.
+        let at = line.value + text[line.value..line.end].find(word).ok_or(Refusal::Style)?;
+        let before = text[..at].trim_end_matches([' ', '\t']);
+        return insert(&format!("{before}{}", &text[at + word.len()..]), entry);
+    }
     let (at, added) = if rest.is_empty() || rest.starts_with('#') {
         let below = text[line.end..].lines().find(|line| says(line));
         let indent = below.map_or(INDENT, indentation);
@@ -46,6 +58,72 @@ pub fn insert(text: &str, entry: &Entry) -> Result<(String, usize), Refusal> {
         return Err(Refusal::Style);
     };
     Ok((format!("{}{added}{}", &text[..at], &text[at..]), 0))
+}
+
+/// Returns what a person does to put an entry into a document that cannot be edited here.
+pub fn advice(text: &str, entry: &Entry) -> Option<String> {
+    let ([container], Some(key)) = (entry.path.as_slice(), &entry.key) else { return None };
+    let whole = parse(text).ok()??;
+    let comma = "with a comma between it and what they have";
+    Some(if whole.get(container).is_some() {
+        // In braces and on a line of its own it is written the same.
+        let member = in_braces(key, &entry.value);
+        format!(
+            "put this into its {container}, between the braces if there are some, {comma}, or else on a line that is \
+             indented as the others are:\n{member}"
+        )
+    } else {
+        let member = in_braces(container, &entry.wrapped(&[]));
+        format!(
+            "put this on a line of its own, or, if the whole is in braces, between these, {comma}:\n{member}"
+        )
+    })
+}
+
+fn check_shape(text: &str, container: &str) -> Result<(), Refusal> {
+    let whole = parse(text).map_err(Refusal::Unparsable)?.unwrap_or_default();
+    if !whole.is_null() && !whole.is_object() {
+        return Err(Refusal::shape(&[], "a mapping"));
+    }
+    match whole.get(container) {
+        Some(value) if !value.is_null() && !value.is_object() => {
+            Err(Refusal::shape(&[container.to_owned()], "a mapping"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The line of a document that says that there is nothing, if that is all it says.
+struct Nothing {
+    start: usize,
+    word_end: usize,
+    end: usize,
+}
+
+impl Nothing {
+    fn of(text: &str) -> Option<Self> {
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let end = start + line.len();
+            let words = ["{}", "null", "Null", "NULL", "~"];
+            if let Some(word) = words.into_iter().find(|word| is_alone(line.trim_end(), word)) {
+                return Some(Self { start, word_end: start + word.len(), end });
+            }
+            if says(line) && line.trim() != "---" {
+                return None;
+            }
+            start = end;
+        }
+        None
+    }
+}
+
+/// Tells whether a text is this word and nothing else but a comment.
+fn is_alone(text: &str, word: &str) -> bool {
+    text.strip_prefix(word).is_some_and(|rest| {
+        let comment = rest.trim_start_matches([' ', '\t']);
+        rest.is_empty() || (comment.len() < rest.len() && comment.starts_with('#'))
+    })
 }
 
 /// Takes out the lines of an entry, and those of its container when it was made for it and is empty now.
