@@ -39,6 +39,8 @@ pub struct Matcher {
     pieces: Vec<String>,
     /// The longest piece that stands in files as it stands in messages.
     piece: String,
+    /// What files can be looked through for as they are: the piece, unless that is too short.
+    in_bytes: Option<bytes::Regex>,
     /// What is hidden in the answer is not there to be found.
     is_masked: bool,
 }
@@ -106,9 +108,23 @@ impl Matcher {
     }
 
     fn offer(&mut self, piece: &str) {
-        if piece.len() > self.piece.len() {
+        const PIECE_LEN_MIN: usize = 2;
+        if piece.len() >= PIECE_LEN_MIN && piece.len() > self.piece.len() {
             piece.clone_into(&mut self.piece);
+            let pattern = regex::escape(piece);
+            let built = bytes::RegexBuilder::new(&pattern).case_insensitive(true).unicode(false).build();
+            self.in_bytes = built.ok();
         }
+    }
+
+    /// Returns a text as it is searched, if it is one that is found.
+    pub fn found_in(&self, text: String) -> Option<String> {
+        // What lacks the piece is neither masked nor parted into words: that costs more than reading it.
+        if self.in_bytes.as_ref().is_some_and(|piece| !piece.is_match(text.as_bytes())) {
+            return None;
+        }
+        let text = self.seen(text);
+        self.find(&text).is_some().then_some(text)
     }
 
     /// Returns where the first of what is asked for stands in a text that has all of it.
@@ -119,16 +135,6 @@ impl Matcher {
         let mut found = self.all.iter().map(|wanted| wanted.find(text));
         let first = found.next()??;
         found.all(|other| other.is_some()).then_some(first)
-    }
-
-    /// Returns what files can be looked through for as they are.
-    fn in_bytes(&self) -> Option<bytes::Regex> {
-        const PIECE_LEN_MIN: usize = 2;
-        if self.piece.len() < PIECE_LEN_MIN {
-            return None;
-        }
-        let pattern = regex::escape(&self.piece);
-        bytes::RegexBuilder::new(&pattern).case_insensitive(true).unicode(false).build().ok()
     }
 }
 
@@ -259,9 +265,8 @@ pub fn search(
     let all_bytes = order.iter().map(|place| size(*place)).sum();
     // What was shown of the instant is found again, and must not take the place of what was not.
     let most = limit + before.map_or(0, |before| before.shown);
-    let in_bytes = matcher.in_bytes();
     let ranks = ranks(sessions);
-    let task = Task { sessions, ranks, matcher, in_bytes, before, limit: most, stop, hits: Mutex::default() };
+    let task = Task { sessions, ranks, matcher, before, limit: most, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
@@ -310,7 +315,6 @@ struct Task<'a> {
     /// Of messages of one instant, that of the session that began first stands first.
     ranks: Vec<usize>,
     matcher: &'a Matcher,
-    in_bytes: Option<bytes::Regex>,
     before: Option<Before>,
     limit: usize,
     stop: &'a AtomicBool,
@@ -340,17 +344,12 @@ impl Task<'_> {
         };
         let told = read(session, &mut |entry| {
             seq += 1;
-            // What lacks the piece is neither masked nor parted into words: that costs more than reading it.
-            let has_piece =
-                |text: &String| self.in_bytes.as_ref().is_none_or(|piece| piece.is_match(text.as_bytes()));
-            if let Some(text) = said(&entry).filter(has_piece) {
-                let at = believed(entry.body.timestamp);
-                let is_older = self.before.is_none_or(|before| at <= before.at);
-                let text = self.matcher.seen(text);
-                if is_older && self.matcher.find(&text).is_some() {
-                    let (message_id, role) = (entry.id, entry.body.role);
-                    self.add(Hit { session: number, message_id, seq, role, at, text });
-                }
+            let at = believed(entry.body.timestamp);
+            let is_older = self.before.is_none_or(|before| at <= before.at);
+            let text = said(&entry).filter(|_| is_older);
+            if let Some(text) = text.and_then(|text| self.matcher.found_in(text)) {
+                let (message_id, role) = (entry.id, entry.body.role);
+                self.add(Hit { session: number, message_id, seq, role, at, text });
             }
             if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -399,7 +398,7 @@ impl Task<'_> {
         let path = &session.place.path;
         let is_plain = session.place.size_bytes.is_some()
             && path.extension().is_some_and(|extension| extension == "jsonl" || extension == "json");
-        let Some(pattern) = self.in_bytes.as_ref().filter(|_| is_plain) else { return Ok(true) };
+        let Some(pattern) = self.matcher.in_bytes.as_ref().filter(|_| is_plain) else { return Ok(true) };
         let (mut file, _) = files::open(path)?;
         let io = |source| crate::Error::Io { path: path.clone(), source };
         // What stands across two chunks is found in the second, which begins with the end of the first.

@@ -54,8 +54,8 @@ impl Originals {
 fn said(session: &Foreign, matcher: &Matcher) -> HashSet<u64> {
     let mut said = HashSet::new();
     let _told = sess_readers::read(session, &mut |entry| {
-        let text = matcher.seen(entry.body.plain_text());
-        if !entry.is_taken_back && matcher.find(&text).is_some() {
+        let text = (!entry.is_taken_back).then(|| entry.body.plain_text());
+        if let Some(text) = text.and_then(|text| matcher.found_in(text)) {
             said.insert(name(&entry.body, &text));
         }
         ControlFlow::Continue(())

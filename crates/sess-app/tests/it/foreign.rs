@@ -1177,6 +1177,24 @@ async fn a_session_that_was_imported_and_is_still_in_its_file_says_nothing_twice
     assert_eq!(pages("[aeiou]", true, 100).await.len(), all[2].len());
 }
 
+#[tokio::test]
+async fn what_a_search_passes_over_in_a_file_is_found_in_its_copy() {
+    // To an expression the sign for kelvin is a k; the bytes of a file are not looked through for it.
+    const TEXT: &str = "at 4 \u{212a}elvin";
+    let machine = Machine::of(&[]);
+    let (app, owner) = (&machine.world.app, machine.world.owner());
+    claude_said(&machine, &[format!(r#"{{"role":"user","content":"{TEXT}"}}"#)], "");
+    let mut copy = String::new();
+    let mut write = |text: &str| {
+        copy += text;
+        Ok(())
+    };
+    app.export(&owner, "claude:c1", &mut write).await.expect("exported");
+    app.import_lines(&owner, copy.as_bytes()).await.expect("imported");
+    let ask = SearchMessages { is_expression: true, ..words("4 kelvin") };
+    assert_eq!(machine.found(ask).await, [format!("claude:c1 1: {TEXT}")]);
+}
+
 /// Writes a session of each agent that may name one in the middle of its file, which is so long.
 fn named_in_the_middle(machine: &Machine, size: usize) -> [String; 2] {
     let claude = machine.home.path().join(".claude/projects/-x");
