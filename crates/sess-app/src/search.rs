@@ -191,14 +191,16 @@ impl App {
         // One more than is shown tells whether there are older ones.
         let enough = limit + 1;
         let own = self.own_line(caller).await?;
-        let seek = Seek { caller, ask, scope, matcher, cursor, limit: enough, redaction, dirs, own };
+        let stop = Stop::default();
+        let seek = Seek { caller, ask, scope, matcher, cursor, limit: enough, redaction, dirs, own, stop };
         let sessions = Arc::new(self.searched(&seek).await?);
         // A cursor names the part that has more; the first search has none.
         let is_first = ask.before.is_none();
         let mut found = Vec::new();
         let mut is_cut = false;
         if (is_first || cursor.position.is_some()) && self.has_store() {
-            let mut originals = Originals::new(Arc::clone(&sessions), Arc::clone(&seek.matcher));
+            let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&seek.matcher));
+            let mut originals = Originals::new(sessions, matcher, seek.stop.flag());
             let ours = match query {
                 Some(query) => self.search_index(&seek, query, &mut originals).await?,
                 None => self.search_messages(&seek, &mut originals).await?,
@@ -332,8 +334,7 @@ impl App {
         told: impl Fn(u64, u64) + Send + Sync + 'static,
     ) -> Result<(Vec<Placed>, bool)> {
         let (matcher, before, limit) = (Arc::clone(&seek.matcher), seek.cursor.foreign, seek.limit);
-        let stop = Stop::default();
-        let flag = stop.flag();
+        let stop = seek.stop.flag();
         let looked = Arc::clone(&sessions);
         let app = self.clone();
         let found = context::blocking(move || {
@@ -341,14 +342,13 @@ impl App {
             let filters = if terms.is_empty() { None } else { app.filters() };
             let may_have =
                 |session: &Foreign| filters.as_ref().is_none_or(|filters| filters.may_have(session, &terms));
-            let found = sess_readers::search(&looked, &matcher, before, limit, &may_have, &flag, &told);
+            let found = sess_readers::search(&looked, &matcher, before, limit, &may_have, &stop, &told);
             if let Some(filters) = filters {
                 filters.warn_if_damaged();
             }
             found
         });
         let found = found.await?;
-        drop(stop);
         for notice in unsearched(&sessions, &found.problems) {
             tracing::warn!("{notice}");
         }
@@ -431,6 +431,8 @@ struct Seek<'a> {
     dirs: Vec<String>,
     /// The caller's own session and those above it.
     own: Vec<(Source, SessionId)>,
+    /// Ends with the search, and with it whatever is still read for it.
+    stop: Stop,
 }
 
 impl Seek<'_> {

@@ -5,7 +5,10 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use sess_core::{SessionId, Source, message::Body, session::Session};
@@ -21,12 +24,14 @@ use crate::{Result, context};
 pub(super) struct Originals {
     sessions: Arc<Vec<Foreign>>,
     matcher: Arc<Matcher>,
+    /// Is set once nobody waits for the search any longer.
+    stop: Arc<AtomicBool>,
     said: HashMap<(Source, SessionId), HashSet<u64>>,
 }
 
 impl Originals {
-    pub(super) fn new(sessions: Arc<Vec<Foreign>>, matcher: Arc<Matcher>) -> Self {
-        Self { sessions, matcher, said: HashMap::new() }
+    pub(super) fn new(sessions: Arc<Vec<Foreign>>, matcher: Arc<Matcher>, stop: Arc<AtomicBool>) -> Self {
+        Self { sessions, matcher, stop, said: HashMap::new() }
     }
 
     /// Tells whether a message that was found in a stored session, by this text, is in the original of that session.
@@ -39,8 +44,8 @@ impl Originals {
             let is_original = |it: &&Foreign| it.source == session.source && it.id == session.id;
             let said = match self.sessions.iter().find(is_original).cloned() {
                 Some(original) => {
-                    let matcher = Arc::clone(&self.matcher);
-                    context::blocking(move || said(&original, &matcher)).await?
+                    let (matcher, stop) = (Arc::clone(&self.matcher), Arc::clone(&self.stop));
+                    context::blocking(move || said(&original, &matcher, &stop)).await?
                 }
                 None => HashSet::new(),
             };
@@ -51,14 +56,14 @@ impl Originals {
 }
 
 /// Reads what a session says of what is searched for. One that cannot be read says nothing, here as in the search.
-fn said(session: &Foreign, matcher: &Matcher) -> HashSet<u64> {
+fn said(session: &Foreign, matcher: &Matcher, stop: &AtomicBool) -> HashSet<u64> {
     let mut said = HashSet::new();
     let _told = sess_readers::read(session, &mut |entry| {
         let text = (!entry.is_taken_back).then(|| entry.body.plain_text());
         if let Some(text) = text.and_then(|text| matcher.found_in(text)) {
             said.insert(name(&entry.body, &text));
         }
-        ControlFlow::Continue(())
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     said
 }
@@ -67,4 +72,30 @@ fn said(session: &Foreign, matcher: &Matcher) -> HashSet<u64> {
 fn name(body: &Body, text: &str) -> u64 {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     hasher.hash_one((body.timestamp, body.role, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use sess_core::Timestamp;
+    use sess_readers::Place;
+
+    use super::*;
+
+    #[test]
+    fn an_original_is_not_read_to_its_end_once_nobody_waits_for_it() {
+        let mut file = tempfile::Builder::new().suffix(".jsonl").tempfile().expect("a file");
+        for n in 0..9 {
+            let said = format!(r#"[{{"type":"text","text":"needle {n}"}}]"#);
+            writeln!(file, r#"{{"role":"user","created":{n},"content":{said}}}"#).expect("written");
+        }
+        let place = Place { path: file.path().to_owned(), size_bytes: Some(1) };
+        let id = "c1".parse().expect("an id");
+        let session = Foreign::new(Source::Goose, id, place, Timestamp::default());
+        let mut matcher = Matcher::default();
+        matcher.word("needle", false);
+        let count = |is_stopped: bool| said(&session, &matcher, &AtomicBool::new(is_stopped)).len();
+        assert_eq!((count(false), count(true)), (9, 1));
+    }
 }
