@@ -11,7 +11,7 @@ use sess_core::{
 };
 
 use crate::{
-    Entry, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    Entry, Foreign, Homes, Listing, Reader, Result, Take, Told,
     document::{self, Walked},
     files, json,
     session::session_id,
@@ -50,8 +50,7 @@ impl Reader for Amp {
 fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Amp, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Amp, id, path, &metadata);
     let mut prompt = None;
     let mut said_at = None;
     let mut is_spoken = false;

@@ -21,7 +21,7 @@ use self::{
     record::{Message, Record, Titles, block, parts},
 };
 use crate::{
-    Entry, Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    Entry, Foreign, Homes, Listing, Reader, Result, Take, Told,
     files::{self, Ends, Lines},
     json,
     session::session_id,
@@ -156,8 +156,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, is_dated)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Claude, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Claude, id, path, &metadata);
     let mut known = Known::default();
     ends.each(path, |line| {
         known.see(line);

@@ -29,7 +29,7 @@ use self::{
     rollout::Rollout,
 };
 use crate::{
-    Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    Foreign, Homes, Listing, Reader, Result, Take, Told,
     files::{self, Ends, Lines},
     json,
     session::session_id,
@@ -124,8 +124,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of_any(path, file, &metadata, is_dated)?;
-    let place = Place { path: path.clone(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Codex, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Codex, id, path, &metadata);
     let mut is_spoken = false;
     let mut meta = None;
     let mut updated_at = None;

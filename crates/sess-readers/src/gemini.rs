@@ -19,7 +19,7 @@ use sess_core::{Source, Timestamp, digest::sha256};
 
 use self::{log::Log, message::Telling};
 use crate::{
-    Foreign, Homes, Listing, Place, Reader, Result, Take, Told,
+    Foreign, Homes, Listing, Reader, Result, Take, Told,
     document::{self, Walked},
     files::{self, Ends, Lines},
     json,
@@ -188,8 +188,7 @@ impl Known {
         let stem = path.file_stem()?.to_str()?;
         let short = if stem.starts_with("session-") { stem.rsplit('-').next()? } else { stem };
         let id = self.id.as_deref().and_then(session_id).or_else(|| session_id(short))?;
-        let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-        let mut session = Foreign::new(Source::Gemini, id, place, files::modified(metadata));
+        let mut session = Foreign::in_file(Source::Gemini, id, path, metadata);
         let instant = |value: Option<Value>| value.as_ref().and_then(json::instant);
         session.created_at = instant(self.start_time);
         let updated_at = self.spoken_at.or_else(|| instant(self.last_updated));

@@ -123,8 +123,7 @@ fn legacy_session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, |line| said_at(line).is_some())?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Goose, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Goose, id, path, &metadata);
     let (mut is_spoken, mut updated_at) = (false, None);
     ends.each(path, |line| {
         let line = json::from_slice::<Line>(line).unwrap_or_default();

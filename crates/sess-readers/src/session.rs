@@ -1,13 +1,14 @@
 //! A session as another agent keeps it.
 
 use std::{
+    fs::Metadata,
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use sess_core::{SessionId, SessionKey, Source, Timestamp, message::Body};
 
-use crate::{Result, cursor, database::Stamp};
+use crate::{Result, cursor, database::Stamp, files};
 
 /// What a list says of a session. Title, parent and times are derived, each as its agent would.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,12 @@ impl Foreign {
             place,
             is_snapshot: false,
         }
+    }
+
+    /// Returns a session that has a file of its own, of which only that is known.
+    pub(crate) fn in_file(source: Source, id: SessionId, path: &Path, metadata: &Metadata) -> Self {
+        let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
+        Self::new(source, id, place, files::modified(metadata))
     }
 
     /// Returns what is another text as soon as the file that keeps it changes.

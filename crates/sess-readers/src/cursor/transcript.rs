@@ -10,7 +10,7 @@ use sess_core::{
 };
 
 use crate::{
-    Entry, Foreign, Listing, Place, Result, Take, Told,
+    Entry, Foreign, Listing, Result, Take, Told,
     files::{self, Ends, Lines},
     json, lenient,
     session::session_id,
@@ -102,8 +102,7 @@ fn session(path: &Path, name: &str) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
     let ends = Ends::of(path, &file, &metadata, |_| true)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Cursor, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Cursor, id, path, &metadata);
     let mut is_spoken = false;
     ends.each(path, |line| {
         let mut line = json::from_slice::<Line>(line).unwrap_or_default();

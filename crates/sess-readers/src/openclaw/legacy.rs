@@ -9,7 +9,7 @@ use sess_core::{SessionId, Source, Timestamp};
 
 use super::Children;
 use crate::{
-    Foreign, Listing, Place, Result,
+    Foreign, Listing, Result,
     files::{self, Ends},
     json, lenient,
     session::session_id,
@@ -125,8 +125,7 @@ fn is_dated(line: &[u8]) -> bool {
 fn session(path: &Path, name: &str, is_archived: bool) -> Result<Option<Foreign>> {
     let Some(id) = session_id(name) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
-    let place = Place { path: path.to_owned(), size_bytes: Some(metadata.len()) };
-    let mut session = Foreign::new(Source::Openclaw, id, place, files::modified(&metadata));
+    let mut session = Foreign::in_file(Source::Openclaw, id, path, &metadata);
     session.is_archived = is_archived;
     let (mut is_spoken, mut updated_at) = (false, None);
     let ends = Ends::of_any(path, file, &metadata, is_dated)?;
