@@ -118,14 +118,7 @@ impl Telling<'_, '_> {
         let role = match json::field(&message, "role") {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
-            Some(_) => {
-                self.told.unknown += 1;
-                return ControlFlow::Continue(());
-            }
-            None => {
-                self.told.bad += 1;
-                return ControlFlow::Continue(());
-            }
+            role => return self.told.pass_over(role),
         };
         let id = message.get("messageId").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
         let mut body = json::empty(role, self.last);

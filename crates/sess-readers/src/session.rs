@@ -3,6 +3,7 @@
 use std::{
     fs::Metadata,
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -142,6 +143,17 @@ pub struct Told {
     pub title: Option<String>,
     /// It goes on where another file ended, and that file is gone.
     pub lacks_beginning: bool,
+}
+
+impl Told {
+    /// Counts a message that is passed over, for its role is none that is known here, or is not said.
+    pub(crate) fn pass_over<T: Copy>(&mut self, role: Option<T>) -> ControlFlow<()> {
+        match role {
+            Some(_) => self.unknown += 1,
+            None => self.bad += 1,
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Names a record in little memory; two of one session are told apart but for one chance in 10^13.

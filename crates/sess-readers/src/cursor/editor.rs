@@ -209,14 +209,7 @@ impl Telling<'_, '_> {
         let role = match bubble.get("type").and_then(Value::as_u64) {
             Some(1) => Role::User,
             Some(2) => Role::Assistant,
-            Some(_) => {
-                self.told.unknown += 1;
-                return ControlFlow::Continue(());
-            }
-            None => {
-                self.told.bad += 1;
-                return ControlFlow::Continue(());
-            }
+            role => return self.told.pass_over(role),
         };
         let id = json::field(bubble, "bubbleId").map(str::to_owned);
         let mut body = json::empty(role, self.last);

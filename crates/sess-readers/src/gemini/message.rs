@@ -36,14 +36,7 @@ impl<'a, 'b> Telling<'a, 'b> {
             Some("user") => Role::User,
             Some("gemini") => Role::Assistant,
             Some("info" | "error" | "warning") => Role::System,
-            Some(_) => {
-                self.told.unknown += 1;
-                return ControlFlow::Continue(());
-            }
-            None => {
-                self.told.bad += 1;
-                return ControlFlow::Continue(());
-            }
+            role => return self.told.pass_over(role),
         };
         let mut body = json::empty(role, self.last);
         let thoughts = message.get("thoughts").and_then(Value::as_array).into_iter().flatten();
