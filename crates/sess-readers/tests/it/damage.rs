@@ -463,19 +463,23 @@ fn bytes_that_are_no_text_cost_their_line() {
     }
 }
 
+/// Writes a text as a person's words, as each agent of [`LINES`] does.
+fn records(text: &str) -> [String; 4] {
+    [
+        format!(r#"{{"type":"user","uuid":"u","message":{{"role":"user","content":"{text}"}}}}"#),
+        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{text}"}}}}"#),
+        format!(r#"{{"id":"new","type":"user","content":"{text}"}}"#),
+        format!(r#"{{"role":"user","message":{{"content":"{text}"}}}}"#),
+    ]
+}
+
 /// Half of a surrogate pair, as JavaScript writes and reads it, beside what only looks like one, and a whole one.
 const HALF: &str = r"half \ud83d of a pair, \\ud83d, \uDC00\ud83d\ude00";
 const HALF_READ: &str = "half \u{fffd} of a pair, \\ud83d, \u{fffd}\u{1f600}";
 
 #[test]
 fn half_a_surrogate_pair_costs_itself() {
-    let records = [
-        format!(r#"{{"type":"user","uuid":"u","message":{{"role":"user","content":"{HALF}"}}}}"#),
-        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{HALF}"}}}}"#),
-        format!(r#"{{"id":"half","type":"user","content":"{HALF}"}}"#),
-        format!(r#"{{"role":"user","message":{{"content":"{HALF}"}}}}"#),
-    ];
-    for (case, record) in LINES.iter().zip(records) {
+    for (case, record) in LINES.iter().zip(records(HALF)) {
         let copy = case.copy();
         let content = [&copy.content[..], record.as_bytes(), b"\n"].concat();
         let session = copy.write(&content).expect("listed");
@@ -538,13 +542,7 @@ fn of_two_writers_that_came_between_each_other_only_the_mixed_lines_are_lost() {
 #[test]
 fn a_line_of_three_megabytes_is_a_message_like_others() {
     let long = "x".repeat(3 << 20);
-    let records = [
-        format!(r#"{{"type":"user","uuid":"u","message":{{"role":"user","content":"{long}"}}}}"#),
-        format!(r#"{{"type":"event_msg","payload":{{"type":"user_message","message":"{long}"}}}}"#),
-        format!(r#"{{"id":"long","type":"user","content":"{long}"}}"#),
-        format!(r#"{{"role":"user","message":{{"content":"{long}"}}}}"#),
-    ];
-    for (case, record) in LINES.iter().zip(records) {
+    for (case, record) in LINES.iter().zip(records(&long)) {
         let copy = case.copy();
         let title = copy.write(&copy.content).expect("listed").title;
         let session = copy.write(&[&copy.content[..], record.as_bytes(), b"\n"].concat()).expect("listed");
