@@ -127,11 +127,12 @@ struct Settings {
 
 impl Settings {
     fn read(file: PathBuf) -> Self {
-        if !file.exists() {
-            return Self { file, value: Value::Null, problem: None };
-        }
-        let read = files::document(&file).map_err(|error| error.to_string());
-        match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
+        let bytes = match files::settings(&file) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Self { file, value: Value::Null, problem: None },
+            Err(error) => return Self { file, value: Value::Null, problem: Some(error.to_string()) },
+        };
+        match serde_json::from_slice(&bytes).map_err(|error| error.to_string()) {
             Ok(value) => Self { file, value, problem: None },
             Err(problem) => Self { file, value: Value::Null, problem: Some(problem) },
         }
@@ -195,6 +196,25 @@ mod tests {
             }
         };
         assert_eq!(told, said, "{settings}");
+    }
+
+    #[test]
+    fn settings_may_be_a_link_to_a_file() {
+        let home = tempfile::tempdir().expect("a home");
+        let (dir, kept) = (home.path().join(".claude"), home.path().join("dotfiles"));
+        fs::create_dir_all(&dir).and_then(|()| fs::create_dir(&kept)).expect("made");
+        fs::write(kept.join("settings.json"), r#"{"cleanupPeriodDays": 365}"#).expect("written");
+        let link = dir.join("settings.json");
+        let link_to = |target: &str| {
+            let _none_yet = fs::remove_file(&link);
+            std::os::unix::fs::symlink(target, &link).expect("linked");
+            keeping(&Homes::at(home.path()), Source::Claude).sweep().cloned().expect("a sweep")
+        };
+        let sweep = link_to("../dotfiles/settings.json");
+        assert_eq!((sweep.value.as_deref(), sweep.problem.as_deref()), (Some("365"), None));
+        let sweep = link_to("../dotfiles");
+        assert!(sweep.problem.is_some_and(|problem| problem.contains("no regular file")));
+        assert_eq!(link_to("../gone").problem, None, "agents take it for a file that is not there");
     }
 
     #[test]
