@@ -29,6 +29,7 @@ mod repository;
 mod retention;
 mod search;
 mod session;
+mod settings;
 pub mod snapshot;
 mod titles;
 mod zed;

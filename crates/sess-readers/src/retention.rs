@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 use sess_core::{Source, Timestamp};
 
-use crate::{Foreign, Homes, files};
+use crate::{
+    Foreign, Homes,
+    settings::{Dialect, Settings},
+};
 
 const DAY_MS: i64 = 86_400_000;
 /// What Claude Code, Gemini CLI and OpenClaw do when nobody says otherwise.
@@ -78,13 +81,13 @@ impl Sweep {
 pub fn keeping(homes: &Homes, source: Source) -> Keeping {
     let sweep = match source {
         Source::Claude => {
-            let settings = Settings::read(homes.claude().join("settings.json"));
+            let settings = Kept::read(homes.claude().join("settings.json"), Dialect::Plain);
             let days = settings.get("/cleanupPeriodDays").and_then(Value::as_f64);
             let after_ms = days.filter(|days| *days >= 0.0).map(|days| (days * DAY_MS as f64) as i64);
             settings.sweep(after_ms, Age::File, "cleanupPeriodDays", "\"cleanupPeriodDays\": 36500")
         }
         Source::Gemini => {
-            let settings = Settings::read(homes.gemini().join("settings.json"));
+            let settings = Kept::read(homes.gemini().join("settings.json"), Dialect::Comments);
             let retention = "/general/sessionRetention";
             if settings.get(&format!("{retention}/enabled")).and_then(Value::as_bool) == Some(false) {
                 return Keeping::All;
@@ -94,7 +97,7 @@ pub fn keeping(homes: &Homes, source: Source) -> Keeping {
             settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy)
         }
         Source::Openclaw => {
-            let settings = Settings::read(homes.openclaw().join("openclaw.json"));
+            let settings = Kept::read(homes.openclaw().join("openclaw.json"), Dialect::Five);
             let maintenance = "/session/maintenance";
             if settings.get(&format!("{maintenance}/mode")).and_then(Value::as_str) == Some("warn") {
                 return Keeping::All;
@@ -119,23 +122,21 @@ pub fn keeping(homes: &Homes, source: Source) -> Keeping {
 }
 
 /// An agent's settings, as far as they can be read.
-struct Settings {
+struct Kept {
     file: PathBuf,
     value: Value,
     problem: Option<String>,
 }
 
-impl Settings {
-    fn read(file: PathBuf) -> Self {
-        let bytes = match files::settings(&file) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Self { file, value: Value::Null, problem: None },
-            Err(error) => return Self { file, value: Value::Null, problem: Some(error.to_string()) },
+impl Kept {
+    fn read(file: PathBuf, dialect: Dialect) -> Self {
+        let (value, problem) = match Settings::read(&file, dialect) {
+            Ok(Settings::None) => (Value::Null, None),
+            Ok(Settings::Some(fields)) => (Value::Object(fields), None),
+            Ok(Settings::Malformed(why)) => (Value::Null, Some(why)),
+            Err(error) => (Value::Null, Some(error.to_string())),
         };
-        match serde_json::from_slice(&bytes).map_err(|error| error.to_string()) {
-            Ok(value) => Self { file, value, problem: None },
-            Err(problem) => Self { file, value: Value::Null, problem: Some(problem) },
-        }
+        Self { file, value, problem }
     }
 
     fn get(&self, pointer: &str) -> Option<&Value> {
@@ -229,10 +230,12 @@ mod tests {
         claude(r#"{"cleanupPeriodDays": 36500}"#, "876000 h, 36500, keeps all");
         claude(r#"{"cleanupPeriodDays": 9999999999}"#, "239999999976 h, 9999999999, keeps all");
         claude("{", "720 h, -, unreadable");
+        claude("\u{feff}{\"cleanupPeriodDays\": 90}", "2160 h, 90");
         let gemini =
             |settings: &str, said: &str| check(Source::Gemini, ".gemini/settings.json", settings, said);
         gemini("{}", "720 h, -");
         gemini(r#"{"general": {"sessionRetention": {"enabled": false}}}"#, "all");
+        gemini("{\n // mine\n \"general\": {\"sessionRetention\": {\"enabled\": false}}\n}", "all");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "2w"}}}"#, "336 h, 2w");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "36h"}}}"#, "36 h, 36h");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "ever"}}}"#, "720 h, -");
@@ -240,7 +243,10 @@ mod tests {
             |settings: &str, said: &str| check(Source::Openclaw, ".openclaw/openclaw.json", settings, said);
         openclaw(r#"{"session": {"maintenance": {"pruneAfter": "14d"}}}"#, "336 h, 14d");
         openclaw(r#"{"session": {"maintenance": {"mode": "warn"}}}"#, "all");
-        openclaw("{session: {}}", "720 h, -, unreadable");
+        openclaw("{session: {}}", "720 h, -");
+        openclaw("{session: {maintenance: {pruneAfter: '7d',},}, /* x */}", "168 h, 7d");
+        openclaw("{session: {maintenance: {mode: 'warn'}}} // mine", "all");
+        openclaw("session:", "720 h, -, unreadable");
         check(Source::Codex, ".codex/config.toml", "", "all");
         check(Source::Amp, ".config/amp/settings.json", "{}", "on its server");
     }
