@@ -24,6 +24,28 @@ pub enum Keeping {
     /// What is here is not what it goes by, so nothing that it deletes would be seen here.
     OnServer,
     Swept(Sweep),
+    /// It deletes none as long as its settings are as they are.
+    Paused(Pause),
+    /// What it does is not known, for this reason: its settings cannot be read here.
+    Unknown(String),
+}
+
+/// Why an agent deletes no sessions at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    pub file: PathBuf,
+    /// What is wrong in the file.
+    pub wrong: String,
+    pub reach: Reach,
+    /// What to write there so that sessions stay when it is mended.
+    pub remedy: &'static str,
+}
+
+/// How much is without effect because of something wrong in settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All that stands in the file.
+    File,
 }
 
 /// An agent's way to delete sessions.
@@ -56,7 +78,7 @@ impl Keeping {
     pub fn sweep(&self) -> Option<&Sweep> {
         match self {
             Self::Swept(sweep) => Some(sweep),
-            Self::All | Self::OnServer => None,
+            Self::All | Self::OnServer | Self::Paused(_) | Self::Unknown(_) => None,
         }
     }
 }
@@ -80,12 +102,7 @@ impl Sweep {
 /// Returns how an agent keeps its sessions.
 pub fn keeping(homes: &Homes, source: Source) -> Keeping {
     let sweep = match source {
-        Source::Claude => {
-            let settings = Kept::read(homes.claude().join("settings.json"), Dialect::Plain);
-            let days = settings.get("/cleanupPeriodDays").and_then(Value::as_f64);
-            let after_ms = days.filter(|days| *days >= 0.0).map(|days| (days * DAY_MS as f64) as i64);
-            settings.sweep(after_ms, Age::File, "cleanupPeriodDays", "\"cleanupPeriodDays\": 36500")
-        }
+        Source::Claude => return claude(homes),
         Source::Gemini => {
             let settings = Kept::read(homes.gemini().join("settings.json"), Dialect::Comments);
             let retention = "/general/sessionRetention";
@@ -119,6 +136,31 @@ pub fn keeping(homes: &Homes, source: Source) -> Keeping {
         | Source::Copilot => return Keeping::All,
     };
     Keeping::Swept(sweep)
+}
+
+/// Claude Code 2.1.325 goes by no settings of a file in which one is invalid, and deletes nothing meanwhile.
+fn claude(homes: &Homes) -> Keeping {
+    let file = homes.claude().join("settings.json");
+    let (setting, remedy) = ("cleanupPeriodDays", "\"cleanupPeriodDays\": 36500");
+    let paused = |file, wrong| Keeping::Paused(Pause { file, wrong, reach: Reach::File, remedy });
+    let days = match Settings::read(&file, Dialect::Plain) {
+        Err(error) => return Keeping::Unknown(error.to_string()),
+        Ok(Settings::Malformed(why)) => return paused(file, why),
+        Ok(Settings::None) => None,
+        Ok(Settings::Some(mut fields)) => fields.remove(setting),
+    };
+    // For JavaScript 90.0 is a whole number, too.
+    let is_valid = |days: &f64| *days >= 1.0 && days.fract() == 0.0;
+    let after_ms = match days.as_ref().map(|days| days.as_f64().filter(is_valid)) {
+        None => USUAL_DAYS * DAY_MS,
+        Some(Some(days)) => (days * DAY_MS as f64) as i64,
+        Some(None) => {
+            let value = days.unwrap_or_default();
+            return paused(file, format!("{setting} is {value}, and has to be a whole number above 0"));
+        }
+    };
+    let value = days.map(|days| days.to_string());
+    Keeping::Swept(Sweep { after_ms, age: Age::File, setting, file, value, remedy, problem: None })
 }
 
 /// An agent's settings, as far as they can be read.
@@ -188,6 +230,11 @@ mod tests {
         let told = match keeping(&Homes::at(home.path()), source) {
             Keeping::All => "all".to_owned(),
             Keeping::OnServer => "on its server".to_owned(),
+            Keeping::Paused(pause) => {
+                assert_eq!(pause.file, path);
+                format!("paused, {:?}: {}", pause.reach, pause.wrong)
+            }
+            Keeping::Unknown(why) => why,
             Keeping::Swept(sweep) => {
                 assert_eq!(sweep.file, path);
                 let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
@@ -200,6 +247,25 @@ mod tests {
     }
 
     #[test]
+    fn claude_code_goes_by_no_settings_of_a_file_that_has_a_bad_one() {
+        let check =
+            |settings: &str, said: &str| check(Source::Claude, ".claude/settings.json", settings, said);
+        let is_invalid = |value: &str| {
+            let wrong = format!("cleanupPeriodDays is {value}, and has to be a whole number above 0");
+            check(&format!(r#"{{"cleanupPeriodDays": {value}}}"#), &format!("paused, File: {wrong}"));
+        };
+        for value in ["0", "7.5", "-1", "\"90\"", "null", "\"soon\"", "[7]"] {
+            is_invalid(value);
+        }
+        check(r#"{"cleanupPeriodDays": 90.0}"#, "2160 h, 90.0");
+        check("{", "paused, File: EOF while parsing an object at line 1 column 1");
+        check("[]", "paused, File: it is no object");
+        check("null", "paused, File: it is no object");
+        check("{ // mine\n}", "paused, File: key must be a string at line 1 column 3");
+        check("", "720 h, -");
+    }
+
+    #[test]
     fn settings_may_be_a_link_to_a_file() {
         let home = tempfile::tempdir().expect("a home");
         let (dir, kept) = (home.path().join(".claude"), home.path().join("dotfiles"));
@@ -209,13 +275,13 @@ mod tests {
         let link_to = |target: &str| {
             let _none_yet = fs::remove_file(&link);
             std::os::unix::fs::symlink(target, &link).expect("linked");
-            keeping(&Homes::at(home.path()), Source::Claude).sweep().cloned().expect("a sweep")
+            keeping(&Homes::at(home.path()), Source::Claude)
         };
-        let sweep = link_to("../dotfiles/settings.json");
-        assert_eq!((sweep.value.as_deref(), sweep.problem.as_deref()), (Some("365"), None));
-        let sweep = link_to("../dotfiles");
-        assert!(sweep.problem.is_some_and(|problem| problem.contains("no regular file")));
-        assert_eq!(link_to("../gone").problem, None, "agents take it for a file that is not there");
+        let value = |keeping: Keeping| keeping.sweep().cloned().expect("a sweep").value;
+        assert_eq!(value(link_to("../dotfiles/settings.json")).as_deref(), Some("365"));
+        assert_eq!(value(link_to("../gone")), None, "agents take it for a file that is not there");
+        let unknown = link_to("../dotfiles");
+        assert!(matches!(&unknown, Keeping::Unknown(why) if why.contains("no regular file")), "{unknown:?}");
     }
 
     #[test]
@@ -224,12 +290,9 @@ mod tests {
             |settings: &str, said: &str| check(Source::Claude, ".claude/settings.json", settings, said);
         claude("{}", "720 h, -");
         claude(r#"{"cleanupPeriodDays": 7}"#, "168 h, 7");
-        claude(r#"{"cleanupPeriodDays": 0}"#, "0 h, 0");
-        claude(r#"{"cleanupPeriodDays": "soon"}"#, "720 h, -");
         claude(r#"{"cleanupPeriodDays": 36499}"#, "875976 h, 36499");
         claude(r#"{"cleanupPeriodDays": 36500}"#, "876000 h, 36500, keeps all");
         claude(r#"{"cleanupPeriodDays": 9999999999}"#, "239999999976 h, 9999999999, keeps all");
-        claude("{", "720 h, -, unreadable");
         claude("\u{feff}{\"cleanupPeriodDays\": 90}", "2160 h, 90");
         let gemini =
             |settings: &str, said: &str| check(Source::Gemini, ".gemini/settings.json", settings, said);

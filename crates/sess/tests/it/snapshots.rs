@@ -134,6 +134,18 @@ fn doctor_says_who_deletes_what_and_when_and_whether_a_snapshot_has_it() {
         "{said}"
     );
     assert!(!said.contains("to keep all"), "what is advised is done already: {said}");
+    world.write(".claude/settings.json", r#"{"cleanupPeriodDays": 0}"#);
+    let said = check(&world, "claude");
+    let detail = said["detail"].as_str().expect("a detail");
+    assert_eq!(said["outcome"], "warning", "{said}");
+    for part in [
+        "1 session; it deletes none at present: ",
+        ".claude/settings.json is invalid for it (cleanupPeriodDays is 0, and has to be a whole number above 0), so \
+         nothing in that file is in effect, the hook of `sess install claude` neither, and its cleanup is paused",
+        "; mend it, and to keep all, write \"cleanupPeriodDays\": 36500 there",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
     fs::remove_dir_all(world.path(".claude/projects")).expect("deleted");
     assert!(check(&world, "claude").to_string().contains("0 sessions; "), "{said}");
     assert!(check(&world, "claude").to_string().contains("1 more in snapshots alone"), "{said}");
