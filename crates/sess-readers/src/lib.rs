@@ -45,7 +45,7 @@ pub use live::{Live, Status, live};
 pub use opencode::opencode_caller;
 pub use plan::kept_plan;
 pub use repository::{branch, common_dir, worktrees};
-pub use retention::{Age, Keeping, Pause, Reach, Sweep, keeping};
+pub use retention::{Age, Archiving, Keeping, Pause, Reach, Sweep, keeping};
 pub use search::{BadPattern, Before, Gathered, Hit, Hits, Matcher, Term, Terms, search};
 pub use session::{Entry, Foreign, Place, Told};
 pub use titles::{make_sure, title};

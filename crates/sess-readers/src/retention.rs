@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sess_core::{Source, Timestamp};
 
 use crate::{
@@ -24,10 +24,23 @@ pub enum Keeping {
     /// What is here is not what it goes by, so nothing that it deletes would be seen here.
     OnServer,
     Swept(Sweep),
+    /// It puts old ones aside with all that was said in them, and deletes what nobody said.
+    Archived(Archiving),
     /// It deletes none as long as its settings are as they are.
     Paused(Pause),
     /// What it does is not known, for this reason: its settings cannot be read here.
     Unknown(String),
+}
+
+/// An agent's way to put sessions aside that were not used for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archiving {
+    /// The setting that says for how long, the file it stands in, and what it is there; none when it is not.
+    pub setting: &'static str,
+    pub file: PathBuf,
+    pub value: Option<String>,
+    /// What to write there so that nothing is put aside or deleted.
+    pub remedy: &'static str,
 }
 
 /// Why an agent deletes no sessions at present.
@@ -78,7 +91,7 @@ impl Keeping {
     pub fn sweep(&self) -> Option<&Sweep> {
         match self {
             Self::Swept(sweep) => Some(sweep),
-            Self::All | Self::OnServer | Self::Paused(_) | Self::Unknown(_) => None,
+            Self::All | Self::OnServer | Self::Archived(_) | Self::Paused(_) | Self::Unknown(_) => None,
         }
     }
 }
@@ -113,16 +126,7 @@ pub fn keeping(homes: &Homes, source: Source) -> Keeping {
             let remedy = "\"general\": {\"sessionRetention\": {\"enabled\": false}}";
             settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy)
         }
-        Source::Openclaw => {
-            let settings = Kept::read(homes.openclaw().join("openclaw.json"), Dialect::Five);
-            let maintenance = "/session/maintenance";
-            if settings.get(&format!("{maintenance}/mode")).and_then(Value::as_str) == Some("warn") {
-                return Keeping::All;
-            }
-            let after_ms = settings.get(&format!("{maintenance}/pruneAfter")).and_then(duration_ms);
-            let remedy = "\"session\": {\"maintenance\": {\"mode\": \"warn\"}}";
-            settings.sweep(after_ms, Age::Use, "session.maintenance.pruneAfter", remedy)
-        }
+        Source::Openclaw => return openclaw(homes),
         Source::Amp => return Keeping::OnServer,
         Source::Native
         | Source::Codex
@@ -161,6 +165,32 @@ fn claude(homes: &Homes) -> Keeping {
     };
     let value = days.map(|days| days.to_string());
     Keeping::Swept(Sweep { after_ms, age: Age::File, setting, file, value, remedy, problem: None })
+}
+
+/// OpenClaw 2026.9.6 archives in place what a person said; what it deletes by age is what automation left.
+fn openclaw(homes: &Homes) -> Keeping {
+    let file = homes.openclaw().join("openclaw.json");
+    let fields = match Settings::read(&file, Dialect::Five) {
+        Err(error) => return Keeping::Unknown(error.to_string()),
+        Ok(Settings::Malformed(why)) => {
+            return Keeping::Unknown(format!("{} cannot be understood: {why}", file.display()));
+        }
+        Ok(Settings::None) => Map::new(),
+        Ok(Settings::Some(fields)) => fields,
+    };
+    let maintenance = fields.get("session").and_then(|session| session.get("maintenance"));
+    let set = |name: &str| maintenance.and_then(|maintenance| maintenance.get(name));
+    if set("mode").and_then(Value::as_str) == Some("warn") {
+        return Keeping::All;
+    }
+    let value = set("pruneAfter").map(shown);
+    let remedy = "\"session\": {\"maintenance\": {\"mode\": \"warn\"}}";
+    Keeping::Archived(Archiving { setting: "session.maintenance.pruneAfter", file, value, remedy })
+}
+
+/// Writes a value as a person would.
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// An agent's settings, as far as they can be read.
@@ -230,6 +260,10 @@ mod tests {
         let told = match keeping(&Homes::at(home.path()), source) {
             Keeping::All => "all".to_owned(),
             Keeping::OnServer => "on its server".to_owned(),
+            Keeping::Archived(archiving) => {
+                assert_eq!(archiving.file, path);
+                format!("archived, {}", archiving.value.as_deref().unwrap_or("-"))
+            }
             Keeping::Paused(pause) => {
                 assert_eq!(pause.file, path);
                 format!("paused, {:?}: {}", pause.reach, pause.wrong)
@@ -263,6 +297,26 @@ mod tests {
         check("null", "paused, File: it is no object");
         check("{ // mine\n}", "paused, File: key must be a string at line 1 column 3");
         check("", "720 h, -");
+    }
+
+    #[test]
+    fn openclaw_archives_and_does_not_delete() {
+        let check =
+            |settings: &str, said: &str| check(Source::Openclaw, ".openclaw/openclaw.json", settings, said);
+        check("{session: {}}", "archived, -");
+        check(r#"{"session": {"maintenance": {"pruneAfter": "14d"}}}"#, "archived, 14d");
+        check("{session: {maintenance: {pruneAfter: 7,},}, /* x */}", "archived, 7");
+        check("{session: {maintenance: {mode: 'warn'}}} // mine", "all");
+    }
+
+    #[test]
+    fn settings_that_cannot_be_understood_leave_open_what_is_deleted() {
+        let home = tempfile::tempdir().expect("a home");
+        let path = home.path().join(".openclaw/openclaw.json");
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, "session:").expect("written");
+        let why = format!("{} cannot be understood: expected a value at line 1", path.display());
+        assert_eq!(keeping(&Homes::at(home.path()), Source::Openclaw), Keeping::Unknown(why));
     }
 
     #[test]
@@ -302,14 +356,6 @@ mod tests {
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "2w"}}}"#, "336 h, 2w");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "36h"}}}"#, "36 h, 36h");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "ever"}}}"#, "720 h, -");
-        let openclaw =
-            |settings: &str, said: &str| check(Source::Openclaw, ".openclaw/openclaw.json", settings, said);
-        openclaw(r#"{"session": {"maintenance": {"pruneAfter": "14d"}}}"#, "336 h, 14d");
-        openclaw(r#"{"session": {"maintenance": {"mode": "warn"}}}"#, "all");
-        openclaw("{session: {}}", "720 h, -");
-        openclaw("{session: {maintenance: {pruneAfter: '7d',},}, /* x */}", "168 h, 7d");
-        openclaw("{session: {maintenance: {mode: 'warn'}}} // mine", "all");
-        openclaw("session:", "720 h, -, unreadable");
         check(Source::Codex, ".codex/config.toml", "", "all");
         check(Source::Amp, ".config/amp/settings.json", "{}", "on its server");
     }

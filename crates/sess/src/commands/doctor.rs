@@ -9,7 +9,7 @@ use serde_json::json;
 use sess_agent::confine;
 use sess_app::{Kind, Retention, SOON_DAYS};
 use sess_core::Source;
-use sess_readers::{Age, Keeping, Pause, Reach};
+use sess_readers::{Age, Archiving, Keeping, Pause, Reach};
 
 use super::{Context, progress::Progress};
 use crate::{
@@ -186,7 +186,7 @@ async fn check_retention(context: &Context) -> Vec<Check> {
         let is_wrong = match &kept.keeping {
             Keeping::Paused(pause) => pause.reach == Reach::File,
             Keeping::Unknown(_) => true,
-            Keeping::All | Keeping::OnServer | Keeping::Swept(_) => false,
+            Keeping::All | Keeping::OnServer | Keeping::Swept(_) | Keeping::Archived(_) => false,
         };
         let outcome = if kept.unsaved > 0 || is_wrong { "warning" } else { "ok" };
         checks.push(Check { name, outcome, detail: retention(kept) });
@@ -203,6 +203,7 @@ fn retention(kept: &Retention) -> String {
             text.push_str("; it keeps threads on its server, and what is here is what older releases left");
         }
         Keeping::All => text.push_str("; it deletes none by itself, as far as is known"),
+        Keeping::Archived(archiving) => text.push_str(&archived(archiving)),
         Keeping::Paused(pause) => text.push_str(&paused(pause, kept.source)),
         Keeping::Unknown(why) => {
             let _infallible = write!(text, "; whether it deletes them is not known: {why}");
@@ -240,6 +241,19 @@ fn retention(kept: &Retention) -> String {
         let _infallible = write!(text, "; {} more in snapshots alone", kept.saved);
     }
     text
+}
+
+/// Says what OpenClaw archives, and what it deletes.
+fn archived(archiving: &Archiving) -> String {
+    let Archiving { setting, file, value, remedy } = archiving;
+    let value = value.as_ref().map_or("is not set: 30d".to_owned(), |value| format!("is {value}"));
+    format!(
+        "; it archives those that were not used for a while, with all that was said ({setting} in {} {value}); it \
+         deletes what automation left (cron, hooks, sub-agents and the like), and above maxDiskBytes (10 GB an agent \
+         when it is not set) the oldest history that no session goes on with and what maxEntries archived; to keep \
+         all, write {remedy} there",
+        file.display()
+    )
 }
 
 /// Says why an agent deletes no sessions at present, and what else that costs.

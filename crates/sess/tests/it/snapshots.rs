@@ -247,6 +247,27 @@ fn doctor_says_that_amp_has_its_threads_elsewhere() {
 }
 
 #[test]
+fn doctor_says_that_openclaw_archives_what_was_said() {
+    let world = World::new();
+    let dir = ".openclaw/agents/main/sessions";
+    fs::create_dir_all(world.path(dir)).expect("made");
+    let lines = r#"{"type":"session","id":"s1","cwd":"/w","timestamp":"2026-11-10T09:00:00Z"}
+{"type":"message","id":"m1","parentId":null,"timestamp":"2026-11-10T09:00:01Z","message":{"role":"user","content":[{"type":"text","text":"hello"}]}}
+"#;
+    world.write(&format!("{dir}/s1.jsonl"), lines);
+    world.write(&format!("{dir}/sessions.json"), r#"{"agent:main:main":{"sessionId":"s1"}}"#);
+    world.write(".openclaw/openclaw.json", "{session: {maintenance: {pruneAfter: '14d'}}} // mine");
+    let said = check(&world, "openclaw");
+    let detail = said["detail"].as_str().expect("a detail");
+    assert_eq!(said["outcome"], "ok", "{said}");
+    assert!(detail.contains("it archives those that were not used for a while"), "{detail}");
+    assert!(detail.contains(".openclaw/openclaw.json is 14d)") && !detail.contains("may go"), "{detail}");
+    world.write(".openclaw/openclaw.json", "session:");
+    let said = check(&world, "openclaw").to_string();
+    assert!(said.contains("whether it deletes them is not known: ") && said.contains("warning"), "{said}");
+}
+
+#[test]
 fn a_snapshot_that_keeps_former_words_says_so() {
     let world = world(1);
     world.ok(["snapshot"]);
