@@ -11,7 +11,7 @@ use crate::{
 };
 
 const DAY_MS: i64 = 86_400_000;
-/// What Claude Code, Gemini CLI and OpenClaw do when nobody says otherwise.
+/// What Claude Code does when nobody says otherwise.
 const USUAL_DAYS: i64 = 30;
 /// Whoever waits for so long deletes none that anybody will ask for. Claude Code has no word for never.
 const KEEPING_DAYS: i64 = 36_500;
@@ -57,8 +57,12 @@ pub struct Pause {
 /// How much is without effect because of something wrong in settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
+    /// The cleanup alone.
+    Cleanup,
     /// All that stands in the file.
     File,
+    /// The agent: it does not start.
+    Agent,
 }
 
 /// An agent's way to delete sessions.
@@ -73,8 +77,6 @@ pub struct Sweep {
     pub value: Option<String>,
     /// What to write there so that sessions stay.
     pub remedy: &'static str,
-    /// Why the file could not be read: then the agent's usual value is assumed.
-    pub problem: Option<String>,
 }
 
 /// What a session's age is counted from.
@@ -114,20 +116,11 @@ impl Sweep {
 
 /// Returns how an agent keeps its sessions.
 pub fn keeping(homes: &Homes, source: Source) -> Keeping {
-    let sweep = match source {
-        Source::Claude => return claude(homes),
-        Source::Gemini => {
-            let settings = Kept::read(homes.gemini().join("settings.json"), Dialect::Comments);
-            let retention = "/general/sessionRetention";
-            if settings.get(&format!("{retention}/enabled")).and_then(Value::as_bool) == Some(false) {
-                return Keeping::All;
-            }
-            let after_ms = settings.get(&format!("{retention}/maxAge")).and_then(duration_ms);
-            let remedy = "\"general\": {\"sessionRetention\": {\"enabled\": false}}";
-            settings.sweep(after_ms, Age::Use, "general.sessionRetention.maxAge", remedy)
-        }
-        Source::Openclaw => return openclaw(homes),
-        Source::Amp => return Keeping::OnServer,
+    match source {
+        Source::Claude => claude(homes),
+        Source::Gemini => gemini(homes),
+        Source::Openclaw => openclaw(homes),
+        Source::Amp => Keeping::OnServer,
         Source::Native
         | Source::Codex
         | Source::Opencode
@@ -137,9 +130,8 @@ pub fn keeping(homes: &Homes, source: Source) -> Keeping {
         | Source::Zed
         | Source::Crush
         | Source::Qwen
-        | Source::Copilot => return Keeping::All,
-    };
-    Keeping::Swept(sweep)
+        | Source::Copilot => Keeping::All,
+    }
 }
 
 /// Claude Code 2.1.325 goes by no settings of a file in which one is invalid, and deletes nothing meanwhile.
@@ -164,7 +156,64 @@ fn claude(homes: &Homes) -> Keeping {
         }
     };
     let value = days.map(|days| days.to_string());
-    Keeping::Swept(Sweep { after_ms, age: Age::File, setting, file, value, remedy, problem: None })
+    Keeping::Swept(Sweep { after_ms, age: Age::File, setting, file, value, remedy })
+}
+
+/// Gemini CLI 0.61 cleans nothing up when it does not understand for how long it should keep sessions, and does not
+/// start when it does not understand the file.
+fn gemini(homes: &Homes) -> Keeping {
+    const USUAL: &str = "30d";
+    const LEAST: &str = "1d";
+    let file = homes.gemini().join("settings.json");
+    let remedy = "\"general\": {\"sessionRetention\": {\"enabled\": false}}";
+    let paused = |file, wrong, reach| Keeping::Paused(Pause { file, wrong, reach, remedy });
+    let fields = match Settings::read(&file, Dialect::Comments) {
+        Err(error) => return Keeping::Unknown(error.to_string()),
+        Ok(Settings::Malformed(why)) => return paused(file, why, Reach::Agent),
+        Ok(Settings::None) => Map::new(),
+        Ok(Settings::Some(fields)) => fields,
+    };
+    let retention = fields.get("general").and_then(|general| general.get("sessionRetention"));
+    let set = |name: &str| retention.and_then(|retention| retention.get(name));
+    if set("enabled").and_then(Value::as_bool) == Some(false) {
+        return Keeping::All;
+    }
+    let value = set("maxAge");
+    let Some(after_ms) = value.map_or(Some(USUAL), Value::as_str).and_then(period_ms) else {
+        let value = value.map(Value::to_string).unwrap_or_default();
+        let wrong = format!(
+            "maxAge is {value}, and has to be a text such as \"30d\": a number above 0, and h, d, w or m"
+        );
+        return paused(file, wrong, Reach::Cleanup);
+    };
+    let least = set("minRetention").and_then(Value::as_str).filter(|least| period_ms(least).is_some());
+    let least = least.unwrap_or(LEAST);
+    if Some(after_ms) < period_ms(least) {
+        let wrong = format!(
+            "maxAge is {}, which is less than minRetention, {least}",
+            value.map_or(USUAL.to_owned(), shown)
+        );
+        return paused(file, wrong, Reach::Cleanup);
+    }
+    let value = value.map(shown);
+    let setting = "general.sessionRetention.maxAge";
+    Keeping::Swept(Sweep { after_ms, age: Age::Use, setting, file, value, remedy })
+}
+
+/// Reads how long something lasts as Gemini CLI does: `36h`, `30d`, `2w`, or `6m` of 30 days each.
+fn period_ms(text: &str) -> Option<i64> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit_ms = match unit {
+        "h" => DAY_MS / 24,
+        "d" => DAY_MS,
+        "w" => 7 * DAY_MS,
+        "m" => 30 * DAY_MS,
+        _ => return None,
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // More than fits is for ever.
+    let number = is_number.then(|| digits.parse::<i64>().unwrap_or(i64::MAX)).filter(|number| *number > 0)?;
+    Some(number.saturating_mul(unit_ms))
 }
 
 /// OpenClaw 2026.9.6 archives in place what a person said; what it deletes by age is what automation left.
@@ -191,57 +240,6 @@ fn openclaw(homes: &Homes) -> Keeping {
 /// Writes a value as a person would.
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// An agent's settings, as far as they can be read.
-struct Kept {
-    file: PathBuf,
-    value: Value,
-    problem: Option<String>,
-}
-
-impl Kept {
-    fn read(file: PathBuf, dialect: Dialect) -> Self {
-        let (value, problem) = match Settings::read(&file, dialect) {
-            Ok(Settings::None) => (Value::Null, None),
-            Ok(Settings::Some(fields)) => (Value::Object(fields), None),
-            Ok(Settings::Malformed(why)) => (Value::Null, Some(why)),
-            Err(error) => (Value::Null, Some(error.to_string())),
-        };
-        Self { file, value, problem }
-    }
-
-    fn get(&self, pointer: &str) -> Option<&Value> {
-        self.value.pointer(pointer)
-    }
-
-    fn sweep(self, after_ms: Option<i64>, age: Age, setting: &'static str, remedy: &'static str) -> Sweep {
-        let pointer = format!("/{}", setting.replace('.', "/"));
-        let value = self.get(&pointer).filter(|_| after_ms.is_some()).map(|value| match value {
-            Value::String(text) => text.clone(),
-            value => value.to_string(),
-        });
-        let after_ms = after_ms.unwrap_or(USUAL_DAYS * DAY_MS);
-        Sweep { after_ms, age, setting, value, remedy, problem: self.problem, file: self.file }
-    }
-}
-
-/// Reads how long something lasts, as `36h`, `30d`, `2w`, `6m`, or a number of days.
-fn duration_ms(value: &Value) -> Option<i64> {
-    let text = match value {
-        Value::String(text) => text.trim(),
-        Value::Number(days) => return days.as_i64()?.checked_mul(DAY_MS),
-        _ => return None,
-    };
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit_ms = match &text[digits.len()..] {
-        "h" => DAY_MS / 24,
-        "" | "d" => DAY_MS,
-        "w" => 7 * DAY_MS,
-        "m" => 30 * DAY_MS,
-        _ => return None,
-    };
-    digits.parse::<i64>().ok()?.checked_mul(unit_ms)
 }
 
 #[cfg(test)]
@@ -271,10 +269,9 @@ mod tests {
             Keeping::Unknown(why) => why,
             Keeping::Swept(sweep) => {
                 assert_eq!(sweep.file, path);
-                let problem = if sweep.problem.is_some() { ", unreadable" } else { "" };
                 let keeps = if sweep.keeps_all() { ", keeps all" } else { "" };
                 let value = sweep.value.unwrap_or_else(|| "-".to_owned());
-                format!("{} h, {value}{problem}{keeps}", sweep.after_ms / 3_600_000)
+                format!("{} h, {value}{keeps}", sweep.after_ms / 3_600_000)
             }
         };
         assert_eq!(told, said, "{settings}");
@@ -297,6 +294,38 @@ mod tests {
         check("null", "paused, File: it is no object");
         check("{ // mine\n}", "paused, File: key must be a string at line 1 column 3");
         check("", "720 h, -");
+    }
+
+    #[test]
+    fn gemini_cli_cleans_nothing_up_when_it_does_not_understand_for_how_long() {
+        let check = |retention: &str, said: &str| {
+            let settings = format!(r#"{{"general": {{"sessionRetention": {{{retention}}}}}}}"#);
+            check(Source::Gemini, ".gemini/settings.json", &settings, said);
+        };
+        let is_none = |value: &str| {
+            let wrong = "and has to be a text such as \"30d\": a number above 0, and h, d, w or m";
+            check(&format!(r#""maxAge": {value}"#), &format!("paused, Cleanup: maxAge is {value}, {wrong}"));
+        };
+        for value in ["\"ever\"", "90", "\"0d\"", "\"30\"", "\" 30d\"", "\"\"", "\"+3d\"", "null", "\"3ä\""]
+        {
+            is_none(value);
+        }
+        check(r#""maxAge": "12h""#, "paused, Cleanup: maxAge is 12h, which is less than minRetention, 1d");
+        check(r#""maxAge": "12h", "minRetention": "6h""#, "12 h, 12h");
+        check(
+            r#""maxAge": "12h", "minRetention": "ever""#,
+            "paused, Cleanup: maxAge is 12h, which is less than minRetention, 1d",
+        );
+        check(
+            r#""maxAge": "2w", "minRetention": "1m""#,
+            "paused, Cleanup: maxAge is 2w, which is less than minRetention, 1m",
+        );
+        check(
+            r#""minRetention": "2m""#,
+            "paused, Cleanup: maxAge is 30d, which is less than minRetention, 2m",
+        );
+        check(r#""maxAge": "99999999999999999999d""#, "2562047788015 h, 99999999999999999999d, keeps all");
+        check(r#""maxAge": "7d","#, "paused, Agent: trailing comma at line 1 column 50");
     }
 
     #[test]
@@ -355,7 +384,6 @@ mod tests {
         gemini("{\n // mine\n \"general\": {\"sessionRetention\": {\"enabled\": false}}\n}", "all");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "2w"}}}"#, "336 h, 2w");
         gemini(r#"{"general": {"sessionRetention": {"maxAge": "36h"}}}"#, "36 h, 36h");
-        gemini(r#"{"general": {"sessionRetention": {"maxAge": "ever"}}}"#, "720 h, -");
         check(Source::Codex, ".codex/config.toml", "", "all");
         check(Source::Amp, ".config/amp/settings.json", "{}", "on its server");
     }

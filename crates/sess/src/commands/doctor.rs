@@ -184,7 +184,7 @@ async fn check_retention(context: &Context) -> Vec<Check> {
     for kept in &found {
         let name = kept.source.as_str();
         let is_wrong = match &kept.keeping {
-            Keeping::Paused(pause) => pause.reach == Reach::File,
+            Keeping::Paused(pause) => pause.reach != Reach::Cleanup,
             Keeping::Unknown(_) => true,
             Keeping::All | Keeping::OnServer | Keeping::Swept(_) | Keeping::Archived(_) => false,
         };
@@ -213,11 +213,7 @@ fn retention(kept: &Retention) -> String {
                 Age::File => "whose files did not change",
                 Age::Use => "in which nothing was said",
             };
-            let value = match (&sweep.problem, &sweep.value) {
-                (Some(problem), _) => format!("could not be read, so the usual is assumed: {problem}"),
-                (None, Some(value)) => format!("is {value}"),
-                (None, None) => "is not set".to_owned(),
-            };
+            let value = sweep.value.as_ref().map_or("is not set".to_owned(), |value| format!("is {value}"));
             let _infallible = write!(
                 text,
                 "; it deletes those {since} for {} ({} in {} {value})",
@@ -265,6 +261,8 @@ fn paused(pause: &Pause, source: Source) -> String {
             "so nothing in that file is in effect, the hook of `sess install claude` neither, and its cleanup is paused"
         }
         (Reach::File, _) => "so nothing in that file is in effect, and its cleanup is paused",
+        (Reach::Agent, _) => "so it does not start",
+        (Reach::Cleanup, _) => "so its cleanup is off",
     };
     format!(
         "; it deletes none at present: {file} is invalid for it ({wrong}), {cost}; mend it, and to keep all, write \
