@@ -44,7 +44,7 @@ pub use homes::{Homes, MOVERS};
 pub use live::{Live, Status, live};
 pub use opencode::opencode_caller;
 pub use plan::kept_plan;
-pub use repository::{branch, common_dir, worktrees};
+pub use repository::{Repository, branch, worktrees};
 pub use retention::{Age, Archiving, Keeping, Pause, Reach, Sweep, keeping};
 pub use search::{BadPattern, Before, Gathered, Hit, Hits, Matcher, Term, Terms, search};
 pub use session::{Entry, Foreign, Place, Told};

@@ -13,7 +13,7 @@ use sess_core::{
     reference::{Reference, ReferenceError, may_be_prefix},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, Homes, Look, Problem, Told, common_dir, worktrees};
+use sess_readers::{Foreign, Homes, Look, Problem, Repository, Told, worktrees};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -649,7 +649,7 @@ struct Repositories {
 }
 
 struct Wanted {
-    common: Option<std::path::PathBuf>,
+    repository: Option<Repository>,
     dir: String,
 }
 
@@ -659,7 +659,7 @@ impl Repositories {
             Scope::All => None,
             Scope::Repo => {
                 let dir = app.repository_dir()?.to_owned();
-                Some(Wanted { common: common_dir(Path::new(&dir)), dir })
+                Some(Wanted { repository: Repository::around(Path::new(&dir)), dir })
             }
         };
         Ok(Self { wanted, known: HashMap::new() })
@@ -671,9 +671,9 @@ impl Repositories {
         let Some(cwd) = cwd else { return false };
         *self.known.entry(cwd.to_owned()).or_insert_with(|| {
             let cwd = Path::new(cwd);
-            match &wanted.common {
+            match &wanted.repository {
                 // What is below may be a repository of its own.
-                Some(common) => common_dir(cwd).is_some_and(|dir| dir == *common),
+                Some(repository) => repository.has(cwd),
                 None => cwd.starts_with(&wanted.dir),
             }
         })

@@ -946,10 +946,15 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     fs::write(root.join(".git/worktrees/w/gitdir"), gitdir + "\n").expect("written");
     fs::write(worktree.join(".git"), format!("gitdir: {}", root.join(".git/worktrees/w").display()))
         .expect("written");
+    let gone = machine.home.path().join("gone");
+    fs::create_dir_all(root.join(".git/worktrees/gone")).expect("made");
+    fs::write(root.join(".git/worktrees/gone/gitdir"), format!("{}/.git\n", gone.display()))
+        .expect("written");
     let other = machine.home.path().join("other");
     let projects = machine.home.path().join(".claude/projects/p");
     fs::create_dir_all(&projects).expect("made");
-    let dirs = [("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)];
+    let dirs =
+        [("in-gone", gone), ("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)];
     for (id, cwd) in &dirs {
         let line = format!(
             r#"{{"type":"user","uuid":"{id}","timestamp":"2026-11-10T09:00:00Z","cwd":"{}","message":{{"content":"hi"}}}}"#,
@@ -961,7 +966,7 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
         settings.homes = Some(Homes::at(machine.home.path()));
         settings.repo = Some(root.to_string_lossy().into_owned());
     });
-    let at = ["2026-11-10T09:01:00Z", "2026-11-10T09:02:00Z", "2026-11-10T09:03:00Z"];
+    let at = ["2026-11-10T09:01:00Z", "2026-11-10T09:02:00Z", "2026-11-10T09:03:00Z", "2026-11-10T09:04:00Z"];
     for ((id, cwd), at) in dirs.iter().zip(at) {
         here.said(&format!("ours-{id} cwd={}", cwd.display()), "hi there", at).await;
     }
@@ -977,13 +982,21 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     }
     found.extend(page.hits.into_iter().map(|hit| hit.session.id));
     found.sort_unstable();
-    assert_eq!(found, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
+    let expected = [
+        "claude:in-gone",
+        "claude:in-repo",
+        "claude:in-worktree",
+        "ours-in-gone",
+        "ours-in-repo",
+        "ours-in-worktree",
+    ];
+    assert_eq!(found, expected);
     let ask = ListSessions { scope: Scope::Repo, ..ListSessions::default() };
     let listing = here.app.list_sessions(&here.owner(), &ask).await.expect("a list");
     let mut ids: Vec<&str> = listing.sessions.iter().map(|session| session.id.as_str()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
-    assert_eq!(listing.total, 4);
+    assert_eq!(ids, expected);
+    assert_eq!(listing.total, 6);
 }
 
 #[tokio::test]
