@@ -39,6 +39,7 @@ use std::ops::ControlFlow;
 use sess_core::Source;
 
 pub use catalogue::{Catalogue, Listing, Look, Problem};
+pub use cursor::dir_of as dir_of_project;
 pub use error::{Error, Result};
 pub use homes::{Homes, MOVERS};
 pub use live::{Live, Status, live};

@@ -962,6 +962,12 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
         );
         fs::write(projects.join(format!("{id}.jsonl")), line).expect("written");
     }
+    // Nothing but its project says where it ran.
+    let project = root.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let transcripts = machine.home.path().join(".cursor/projects").join(project).join("agent-transcripts");
+    fs::create_dir_all(&transcripts).expect("made");
+    let line = r#"{"role":"user","message":{"content":[{"type":"text","text":"hi"}]}}"#;
+    fs::write(transcripts.join("in-project.jsonl"), line).expect("written");
     let here = World::with(|settings| {
         settings.homes = Some(Homes::at(machine.home.path()));
         settings.repo = Some(root.to_string_lossy().into_owned());
@@ -986,6 +992,7 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
         "claude:in-gone",
         "claude:in-repo",
         "claude:in-worktree",
+        "cursor:in-project",
         "ours-in-gone",
         "ours-in-repo",
         "ours-in-worktree",
@@ -996,7 +1003,7 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     let mut ids: Vec<&str> = listing.sessions.iter().map(|session| session.id.as_str()).collect();
     ids.sort_unstable();
     assert_eq!(ids, expected);
-    assert_eq!(listing.total, 6);
+    assert_eq!(listing.total, 7);
 }
 
 #[tokio::test]
