@@ -10,7 +10,8 @@ use sess_core::Source;
 
 use crate::{Foreign, Homes, Listing, Reader, Result, Take, Told};
 
-pub(crate) use self::transcript::is_of_project;
+pub use self::transcript::dir_of;
+pub(crate) use self::transcript::{is_named_after, project};
 
 pub(crate) struct Cursor;
 

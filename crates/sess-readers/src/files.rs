@@ -10,6 +10,7 @@ use std::{
 };
 
 use memchr::{memchr, memchr_iter, memrchr};
+use rustix::fs::OFlags;
 use serde_json::value::RawValue;
 use sess_core::Timestamp;
 
@@ -28,13 +29,18 @@ const OPENING_LINES_MAX: usize = 210;
 const LINE_SIZE_BYTES_MAX: usize = 64 << 20;
 /// A document that must be read whole may be this large.
 const DOCUMENT_SIZE_BYTES_MAX: u64 = 256 << 20;
+/// Nobody writes more settings than this.
+const SETTINGS_SIZE_BYTES_MAX: u64 = 4 << 20;
 
 /// Opens a regular file for reading. A link at its place is not followed.
 pub(crate) fn open(path: &Path) -> Result<(File, Metadata)> {
+    open_with(path, OFlags::NOFOLLOW)
+}
+
+fn open_with(path: &Path, flags: OFlags) -> Result<(File, Metadata)> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     // A pipe at its place would wait for a writer for ever.
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).expect("open flags fit");
+    let flags = i32::try_from((flags | OFlags::NONBLOCK).bits()).expect("open flags fit");
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
         Some(rustix::io::Errno::LOOP) => linked(path),
@@ -102,6 +108,15 @@ pub(crate) fn document(path: &Path) -> Result<Vec<u8>> {
     read_bounded(path, file)
 }
 
+/// Reads a file of the user's own settings; nothing when it is not there. Unlike what agents write, it may be a link:
+/// people keep their settings elsewhere, and agents follow that.
+pub(crate) fn settings(path: &Path) -> Result<Option<Vec<u8>>> {
+    match open_with(path, OFlags::empty()) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => read_up_to(SETTINGS_SIZE_BYTES_MAX, path, opened?.0).map(Some),
+    }
+}
+
 /// Returns what was compressed as zstd, in little memory.
 pub(crate) fn decompressed<R: Read>(path: &Path, from: R) -> Result<impl Read + use<R>> {
     zstd::Decoder::new(from).map_err(|source| Error::Io { path: path.to_owned(), source })
@@ -109,11 +124,15 @@ pub(crate) fn decompressed<R: Read>(path: &Path, from: R) -> Result<impl Read + 
 
 /// Reads all of a stream, up to the largest document.
 pub(crate) fn read_bounded(path: &Path, from: impl Read) -> Result<Vec<u8>> {
+    read_up_to(DOCUMENT_SIZE_BYTES_MAX, path, from)
+}
+
+fn read_up_to(size_bytes_max: u64, path: &Path, from: impl Read) -> Result<Vec<u8>> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    from.take(DOCUMENT_SIZE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > DOCUMENT_SIZE_BYTES_MAX {
-        let what = format!("it is larger than {} MB", DOCUMENT_SIZE_BYTES_MAX >> 20);
+    from.take(size_bytes_max + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > size_bytes_max {
+        let what = format!("it is larger than {} MB", size_bytes_max >> 20);
         return Err(Error::Format { path: path.to_owned(), what });
     }
     Ok(bytes)

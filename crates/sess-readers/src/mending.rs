@@ -1,4 +1,4 @@
-//! Halves of surrogate pairs in JSON: JavaScript writes them and reads them, and no text of Rust has them.
+//! What JavaScript reads in JSON and no text of Rust has: halves of surrogate pairs, and bytes that are no UTF-8.
 
 use std::{
     io::{self, Read},
@@ -41,9 +41,32 @@ fn unit(text: &[u8]) -> Option<u16> {
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().filter(|_| is_number)
 }
 
+/// Moves bytes to the end of a text. What of them is no UTF-8 becomes U+FFFD; the beginning of a character stays for
+/// what comes behind it, unless this is the end of all.
+fn decode(bytes: &mut Vec<u8>, text: &mut Vec<u8>, is_end: bool) {
+    let mut rest = &bytes[..];
+    loop {
+        let Err(error) = str::from_utf8(rest) else {
+            text.extend_from_slice(rest);
+            rest = &[];
+            break;
+        };
+        let (good, bad) = rest.split_at(error.valid_up_to());
+        text.extend_from_slice(good);
+        rest = bad;
+        let Some(len) = error.error_len().or(is_end.then_some(bad.len())) else { break };
+        text.extend_from_slice("\u{fffd}".as_bytes());
+        rest = &bad[len..];
+    }
+    let kept = rest.len();
+    bytes.drain(..bytes.len() - kept);
+}
+
 /// JSON that is mended while it is read, in little memory.
 pub(crate) struct Mended<R> {
     from: R,
+    /// What was read and is not decoded yet.
+    bytes: Vec<u8>,
     buffer: Vec<u8>,
     /// What of the buffer is mended and was not handed over yet.
     ready: Range<usize>,
@@ -51,7 +74,7 @@ pub(crate) struct Mended<R> {
 
 impl<R: Read> Mended<R> {
     pub(crate) fn new(from: R) -> Self {
-        Self { from, buffer: Vec::new(), ready: 0..0 }
+        Self { from, bytes: Vec::new(), buffer: Vec::new(), ready: 0..0 }
     }
 
     pub(crate) fn get_ref(&self) -> &R {
@@ -64,11 +87,12 @@ impl<R: Read> Mended<R> {
         while self.ready.is_empty() {
             self.buffer.drain(..self.ready.end);
             self.ready = 0..0;
-            let kept = self.buffer.len();
-            self.buffer.resize(kept + PART_SIZE_BYTES, 0);
-            let read = self.from.read(&mut self.buffer[kept..]);
-            self.buffer.truncate(kept + *read.as_ref().unwrap_or(&0));
+            let kept = self.bytes.len();
+            self.bytes.resize(kept + PART_SIZE_BYTES, 0);
+            let read = self.from.read(&mut self.bytes[kept..]);
+            self.bytes.truncate(kept + *read.as_ref().unwrap_or(&0));
             let is_end = read? == 0;
+            decode(&mut self.bytes, &mut self.buffer, is_end);
             self.ready = 0..mend(&mut self.buffer, is_end);
             if is_end {
                 break;
@@ -118,6 +142,22 @@ mod tests {
         check(r"\ud83", r"\ud83");
         check(r"\u+d83 \ud8ä \", r"\u+d83 \ud8ä \");
         check(r"\", r"\");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_mended_wherever_they_are_cut() {
+        let check = |bytes: &[u8], mended: &str| {
+            assert_eq!(String::from_utf8_lossy(bytes), mended);
+            for part in 1..=bytes.len() {
+                let mut read = Vec::new();
+                Mended::new(Parts { rest: bytes, part }).read_to_end(&mut read).expect("read");
+                assert_eq!(String::from_utf8_lossy(&read), mended, "{part}");
+            }
+        };
+        check("ä日😀".as_bytes(), "ä日😀");
+        check(b"a\xffb\xfe\xfec", "a\u{fffd}b\u{fffd}\u{fffd}c");
+        check(b"\xe6\x97", "\u{fffd}");
+        check(b"\xe6\x97\xe6\x97\xa5\xf0\x9f\x98\"\x80", "\u{fffd}日\u{fffd}\"\u{fffd}");
     }
 
     /// Comes so many bytes at a time.

@@ -2,14 +2,38 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
+
+/// A repository with all its worktrees, also those whose directories are gone.
+pub struct Repository {
+    common: PathBuf,
+    gone: Vec<PathBuf>,
+}
+
+impl Repository {
+    /// Returns the repository around a directory.
+    pub fn around(dir: &Path) -> Option<Self> {
+        let common = common_dir(dir)?;
+        let gone = worktrees(dir).into_iter().filter(|tree| !tree.join(".git").exists()).collect();
+        Some(Self { common, gone })
+    }
+
+    /// Tells whether a directory is of it, or was.
+    pub fn has(&self, dir: &Path) -> bool {
+        let now = common_dir(dir);
+        // Where a worktree was there may be another repository by now; one around it never was its own.
+        let is_other = |tree: &Path| now.as_ref().is_some_and(|now| now.starts_with(tree));
+        let was_tree = |tree: &PathBuf| dir.starts_with(tree) && !is_other(tree);
+        now.as_ref() == Some(&self.common) || self.gone.iter().any(was_tree)
+    }
+}
 
 /// Returns the directory that all worktrees of a repository share, for a directory inside one.
 ///
 /// Worktrees count as one repository. A directory that is gone belongs to the repository
 /// around the nearest one that is left.
-pub fn common_dir(dir: &Path) -> Option<PathBuf> {
+fn common_dir(dir: &Path) -> Option<PathBuf> {
     dir.ancestors().find_map(|dir| {
         let git = dir.join(".git");
         let kind = fs::symlink_metadata(&git).ok()?;
@@ -34,9 +58,24 @@ pub fn worktrees(dir: &Path) -> Vec<PathBuf> {
     let linked = own_parts.filter_map(|part| {
         // It names the worktree's `.git`.
         let git = fs::read_to_string(part.path().join("gitdir")).ok()?;
-        part.path().join(git.trim()).parent().map(Path::to_owned)
+        plain(&part.path().join(git.trim())).parent().map(Path::to_owned)
     });
     main.map(Path::to_owned).into_iter().chain(linked).collect()
+}
+
+/// Returns a path without `..`, which a worktree's may have; what is gone cannot be asked for its own.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Returns the branch that is checked out in the repository around a directory.
@@ -74,5 +113,26 @@ mod tests {
         assert_eq!(branch(&root.join("w/src")).as_deref(), Some("fix/it"));
         fs::write(main.join("HEAD"), "0123abcd\n").expect("written");
         assert_eq!(branch(&root.join("main")), None, "no branch is checked out");
+    }
+
+    #[test]
+    fn a_worktree_that_is_gone_is_still_of_its_repository() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let root = temp.path().canonicalize().expect("there");
+        let part = root.join("outer/main/.git/worktrees/w");
+        fs::create_dir_all(&part).expect("made");
+        fs::create_dir_all(root.join("outer/.git")).expect("made");
+        fs::write(part.join("gitdir"), format!("{}\n", root.join("outer/w/.git").display()))
+            .expect("written");
+        let main = Repository::around(&root.join("outer/main")).expect("a repository");
+        assert!(main.has(&root.join("outer/w")) && main.has(&root.join("outer/w/src")));
+        assert!(!main.has(&root.join("outer/w2")) && !main.has(&root.join("outer")));
+        fs::write(part.join("gitdir"), "../../../../w/.git\n").expect("written");
+        assert!(
+            Repository::around(&root.join("outer/main")).is_some_and(|main| main.has(&root.join("outer/w")))
+        );
+        fs::create_dir_all(root.join("outer/w/new/.git")).expect("made");
+        assert!(!main.has(&root.join("outer/w/new/src")), "it has become another one");
+        assert!(main.has(&root.join("outer/w/src")));
     }
 }

@@ -5,6 +5,7 @@
 //! index says which of them cannot have anything, by the terms of the search.
 
 mod terms;
+mod words;
 
 use std::{
     borrow::Cow,
@@ -23,6 +24,7 @@ use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
+use self::words::{Word, words};
 use crate::{Entry, Foreign, Result, Told, catalogue::is_after_change, files, read};
 
 /// How much of a file is looked at in one go.
@@ -49,10 +51,19 @@ pub struct Matcher {
 enum Wanted {
     /// Words that follow each other, in small letters; of the last one perhaps only the beginning.
     Words {
-        words: Vec<String>,
+        words: Vec<Spoken>,
         is_prefix: bool,
     },
     Expression(Regex),
+}
+
+/// A word that is looked for, in small letters.
+struct Spoken {
+    text: String,
+    /// Nothing may stand between it and the word before.
+    is_joined: bool,
+    /// It is one letter of a script that parts no words.
+    is_letter: bool,
 }
 
 /// An expression that cannot be searched for.
@@ -140,7 +151,12 @@ impl Matcher {
 
 impl Wanted {
     fn words(text: &str, is_prefix: bool) -> Self {
-        Self::Words { words: words(text).map(|(_, word)| word.to_lowercase()).collect(), is_prefix }
+        let spoken = |word: Word<'_>| Spoken {
+            text: word.text.to_lowercase(),
+            is_joined: word.is_joined,
+            is_letter: word.is_letter(),
+        };
+        Self::Words { words: words(text).map(spoken).collect(), is_prefix }
     }
 
     fn find(&self, text: &str) -> Option<Range<usize>> {
@@ -149,14 +165,16 @@ impl Wanted {
             Self::Words { words, is_prefix } => (words, *is_prefix),
         };
         let (last, before) = wanted.split_last()?;
-        let is_same = |(_, word): &(usize, &str), wanted: &String| {
-            word.chars().flat_map(char::to_lowercase).eq(wanted.chars())
+        let is_same = |word: &Word<'_>, wanted: &Spoken| {
+            let is_there = !wanted.is_joined || word.is_joined;
+            is_there && word.text.chars().flat_map(char::to_lowercase).eq(wanted.text.chars())
         };
-        let begins = |(_, word): &(usize, &str)| {
-            let mut letters = word.chars().flat_map(char::to_lowercase);
-            last.chars().all(|letter| letters.next() == Some(letter))
+        let begins = |word: &Word<'_>| {
+            let mut letters = word.text.chars().flat_map(char::to_lowercase);
+            let is_there = !last.is_joined || word.is_joined;
+            is_there && last.text.chars().all(|letter| letters.next() == Some(letter))
         };
-        let mut window: VecDeque<(usize, &str)> = VecDeque::new();
+        let mut window: VecDeque<Word<'_>> = VecDeque::new();
         for word in words(text) {
             window.push_back(word);
             if window.len() > wanted.len() {
@@ -164,17 +182,11 @@ impl Wanted {
             }
             let ends = if is_prefix { begins(&word) } else { is_same(&word, last) };
             if ends && window.len() == wanted.len() && window.iter().zip(before).all(|(a, b)| is_same(a, b)) {
-                return Some(window[0].0..word.0 + word.1.len());
+                return Some(window[0].at..word.at + word.text.len());
             }
         }
         None
     }
-}
-
-/// Returns the words of a text and where they begin: letters and numbers count, what is between them parts them.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
-    parts.map(|part| (part.as_ptr() as usize - text.as_ptr() as usize, part))
 }
 
 /// Returns runs of letters and digits that everything an expression matches contains.
@@ -441,11 +453,38 @@ mod tests {
         check("a.b", false, "axb", false);
         check("exactly onc", true, "it was exactly, once", true);
         check("exactly once", false, "exactly at once", false);
+        // Nobody writes where a word ends.
+        let text = "新しい日本語テストを書く、cargo testを走らせる。ทดสอบภาษาไทย";
+        for (asked, found) in [
+            ("日本語", true),
+            ("テスト", true),
+            ("テストを書く", true),
+            ("test", true),
+            ("testを", true),
+            ("tes", false),
+            ("日語", false),
+            ("書くcargo", false),
+            ("書く cargo", true),
+            ("日本 語", true),
+            ("ภาษา", true),
+            ("スト", true),
+        ] {
+            check(asked, false, text, found);
+        }
+        check("書", true, text, true);
+        check("日本語テ", true, text, true);
+        check("を走らせるx", true, text, false);
+        check("rgo", true, text, false);
+        check("語test", true, "日本語testing", true);
+        check("語test", false, "日本語testing", false);
         let mut matcher = Matcher::default();
         matcher.word("b c", false);
         matcher.without("d");
         assert_eq!(matcher.find("a (B-c)"), Some(3..6));
         assert_eq!(matcher.find("a b c d"), None);
+        let mut matcher = Matcher::default();
+        matcher.word("本語", false);
+        assert_eq!(matcher.find("日本語で"), Some(3..9));
     }
 
     #[test]

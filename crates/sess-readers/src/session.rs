@@ -31,7 +31,7 @@ pub struct Foreign {
     pub parent: Option<SessionId>,
     /// What the agent calls a sub-agent.
     pub name: Option<String>,
-    /// It is a sub-agent's, and the session that it was started from is gone.
+    /// It is a sub-agent's, and the session that it was started from is gone, or not known.
     pub is_orphan: bool,
     pub is_archived: bool,
     /// How many messages it has, where that is known without reading it.
@@ -101,8 +101,15 @@ impl Foreign {
     pub fn ran_in(&self, dir: &str) -> bool {
         match &self.cwd {
             Some(cwd) => cwd == dir,
-            None => self.source == Source::Cursor && cursor::is_of_project(&self.place.path, dir),
+            None => self.project().is_some_and(|project| cursor::is_named_after(project, dir)),
         }
+    }
+
+    /// Returns the directory of its agent's that is named after the one it ran in, where nothing else says which that
+    /// was. The name alone has forgotten it: all that is no letter or digit became a dash.
+    pub fn project(&self) -> Option<&Path> {
+        let is_named = self.cwd.is_none() && self.source == Source::Cursor;
+        is_named.then(|| cursor::project(&self.place.path)).flatten()
     }
 
     /// Returns when it began, as far as that is known: what has no time was said then.

@@ -3,7 +3,12 @@
 //! One session is one row: what other agents keep in their files, and what the store knows
 //! of the same session (a star, a plan, a name of the owner's), are put together.
 
-use std::{collections::HashMap, ops::ControlFlow, path::Path, sync::PoisonError};
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
 
 use sess_core::{
     SessionId, Source, Timestamp,
@@ -13,7 +18,7 @@ use sess_core::{
     reference::{Reference, ReferenceError, may_be_prefix},
     session::{NewSession, Session},
 };
-use sess_readers::{Foreign, Homes, Look, Problem, Told, common_dir, worktrees};
+use sess_readers::{Foreign, Homes, Look, Problem, Repository, Told, dir_of_project, worktrees};
 use sess_store::{Archived, SessionFilter, Store};
 
 use super::{ListSessions, Listed, Scope, blocking, listed, plain};
@@ -237,7 +242,7 @@ impl App {
                 && !is_own(foreign)
                 && is_visible(scope, foreign)
                 && (ask.include_archived || !foreign.is_archived)
-                && repositories.has(foreign.cwd.as_deref())
+                && repositories.has_foreign(foreign)
         };
         let mut found = self.foreign_sessions(ask.source).await?;
         found.retain(fits);
@@ -644,12 +649,12 @@ pub(crate) enum Children {
 /// Which repository's sessions are asked for.
 struct Repositories {
     wanted: Option<Wanted>,
-    /// What was looked up before: many sessions share a directory.
+    /// What was looked up before: many sessions share a directory, or a project that is named after one.
     known: HashMap<String, bool>,
 }
 
 struct Wanted {
-    common: Option<std::path::PathBuf>,
+    repository: Option<Repository>,
     dir: String,
 }
 
@@ -659,24 +664,31 @@ impl Repositories {
             Scope::All => None,
             Scope::Repo => {
                 let dir = app.repository_dir()?.to_owned();
-                Some(Wanted { common: common_dir(Path::new(&dir)), dir })
+                Some(Wanted { repository: Repository::around(Path::new(&dir)), dir })
             }
         };
         Ok(Self { wanted, known: HashMap::new() })
     }
 
-    /// Tells whether what ran in a directory is asked for.
-    fn has(&mut self, cwd: Option<&str>) -> bool {
+    /// Tells whether a session is asked for, by where it ran.
+    fn has_foreign(&mut self, foreign: &Foreign) -> bool {
         let Some(wanted) = &self.wanted else { return true };
-        let Some(cwd) = cwd else { return false };
-        *self.known.entry(cwd.to_owned()).or_insert_with(|| {
-            let cwd = Path::new(cwd);
-            match &wanted.common {
-                // What is below may be a repository of its own.
-                Some(common) => common_dir(cwd).is_some_and(|dir| dir == *common),
-                None => cwd.starts_with(&wanted.dir),
-            }
-        })
+        let (named, is_project) = match (&foreign.cwd, foreign.project().and_then(Path::to_str)) {
+            (Some(cwd), _) => (cwd.as_str(), false),
+            (None, Some(project)) => (project, true),
+            (None, None) => return false,
+        };
+        if let Some(known) = self.known.get(named) {
+            return *known;
+        }
+        let dir = if is_project { dir_of_project(Path::new(named)) } else { Some(PathBuf::from(named)) };
+        let has = dir.is_some_and(|dir| match &wanted.repository {
+            // What is below may be a repository of its own.
+            Some(repository) => repository.has(&dir),
+            None => dir.starts_with(&wanted.dir),
+        });
+        self.known.insert(named.to_owned(), has);
+        has
     }
 }
 

@@ -946,10 +946,15 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     fs::write(root.join(".git/worktrees/w/gitdir"), gitdir + "\n").expect("written");
     fs::write(worktree.join(".git"), format!("gitdir: {}", root.join(".git/worktrees/w").display()))
         .expect("written");
+    let gone = machine.home.path().join("gone");
+    fs::create_dir_all(root.join(".git/worktrees/gone")).expect("made");
+    fs::write(root.join(".git/worktrees/gone/gitdir"), format!("{}/.git\n", gone.display()))
+        .expect("written");
     let other = machine.home.path().join("other");
     let projects = machine.home.path().join(".claude/projects/p");
     fs::create_dir_all(&projects).expect("made");
-    let dirs = [("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)];
+    let dirs =
+        [("in-gone", gone), ("in-repo", root.join("src")), ("in-worktree", worktree), ("not-there", other)];
     for (id, cwd) in &dirs {
         let line = format!(
             r#"{{"type":"user","uuid":"{id}","timestamp":"2026-11-10T09:00:00Z","cwd":"{}","message":{{"content":"hi"}}}}"#,
@@ -957,11 +962,17 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
         );
         fs::write(projects.join(format!("{id}.jsonl")), line).expect("written");
     }
+    // Nothing but its project says where it ran.
+    let project = root.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let transcripts = machine.home.path().join(".cursor/projects").join(project).join("agent-transcripts");
+    fs::create_dir_all(&transcripts).expect("made");
+    let line = r#"{"role":"user","message":{"content":[{"type":"text","text":"hi"}]}}"#;
+    fs::write(transcripts.join("in-project.jsonl"), line).expect("written");
     let here = World::with(|settings| {
         settings.homes = Some(Homes::at(machine.home.path()));
         settings.repo = Some(root.to_string_lossy().into_owned());
     });
-    let at = ["2026-11-10T09:01:00Z", "2026-11-10T09:02:00Z", "2026-11-10T09:03:00Z"];
+    let at = ["2026-11-10T09:01:00Z", "2026-11-10T09:02:00Z", "2026-11-10T09:03:00Z", "2026-11-10T09:04:00Z"];
     for ((id, cwd), at) in dirs.iter().zip(at) {
         here.said(&format!("ours-{id} cwd={}", cwd.display()), "hi there", at).await;
     }
@@ -977,13 +988,22 @@ async fn sessions_of_a_repository_are_those_of_all_its_worktrees() {
     }
     found.extend(page.hits.into_iter().map(|hit| hit.session.id));
     found.sort_unstable();
-    assert_eq!(found, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
+    let expected = [
+        "claude:in-gone",
+        "claude:in-repo",
+        "claude:in-worktree",
+        "cursor:in-project",
+        "ours-in-gone",
+        "ours-in-repo",
+        "ours-in-worktree",
+    ];
+    assert_eq!(found, expected);
     let ask = ListSessions { scope: Scope::Repo, ..ListSessions::default() };
     let listing = here.app.list_sessions(&here.owner(), &ask).await.expect("a list");
     let mut ids: Vec<&str> = listing.sessions.iter().map(|session| session.id.as_str()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, ["claude:in-repo", "claude:in-worktree", "ours-in-repo", "ours-in-worktree"]);
-    assert_eq!(listing.total, 4);
+    assert_eq!(ids, expected);
+    assert_eq!(listing.total, 7);
 }
 
 #[tokio::test]

@@ -1,6 +1,11 @@
 //! Transcripts of Cursor's command line: a message a line, without any time.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{
+    collections::HashSet,
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +23,8 @@ use crate::{
 
 /// How deep transcripts lie below their directory, sub-agents' included.
 const DEPTH_MAX: usize = 4;
+/// In how many directories the one is looked for that a project is named after.
+const ASKED_MAX: usize = 200;
 
 /// What the host adds to prompts for the model alone.
 const WRAPPERS: [&str; 6] = [
@@ -53,11 +60,47 @@ fn below(dir: &Path, parent: Option<&str>, depth: usize, listing: &mut Listing<'
     }
 }
 
-/// Tells whether a transcript lies in the project that is named after a directory.
-pub(crate) fn is_of_project(path: &Path, dir: &str) -> bool {
-    let mut above = path.ancestors().skip_while(|dir| !dir.ends_with("agent-transcripts"));
-    let project = above.nth(1).and_then(Path::file_name).and_then(|name| name.to_str());
-    project.is_some_and(|project| plain_parts(project).eq(plain_parts(dir)))
+/// Returns the directory of the project that a transcript lies in.
+pub(crate) fn project(path: &Path) -> Option<&Path> {
+    path.ancestors().skip_while(|dir| !dir.ends_with("agent-transcripts")).nth(1)
+}
+
+/// Tells whether a project is named after a directory.
+pub(crate) fn is_named_after(project: &Path, dir: &str) -> bool {
+    let name = project.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| plain_parts(name).eq(plain_parts(dir)))
+}
+
+/// Returns the directory that a project is named after, where there is exactly one that it may be.
+pub fn dir_of(project: &Path) -> Option<PathBuf> {
+    let parts: Vec<&str> = plain_parts(project.file_name()?.to_str()?).collect();
+    let mut asked = 0;
+    let mut found = HashSet::new();
+    named(Path::new("/"), &parts, &mut asked, &mut found);
+    let mut found = found.into_iter();
+    found.next().filter(|_| found.next().is_none() && (1..=ASKED_MAX).contains(&asked))
+}
+
+/// Finds the directories below one whose names are made of these parts. Two ways to one directory lead to it once.
+fn named(dir: &Path, parts: &[&str], asked: &mut usize, found: &mut HashSet<PathBuf>) {
+    if parts.is_empty() {
+        found.extend(dir.canonicalize());
+        return;
+    }
+    *asked += 1;
+    if *asked > ASKED_MAX {
+        return;
+    }
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let count = plain_parts(name).count();
+        let is_next =
+            count > 0 && parts.len() >= count && plain_parts(name).eq(parts[..count].iter().copied());
+        if is_next && entry.path().is_dir() {
+            named(&entry.path(), &parts[count..], asked, found);
+        }
+    }
 }
 
 /// Returns what is left of a directory in the name of its project: all that is no letter or digit became a dash.

@@ -13,7 +13,10 @@ use std::{
 
 use sess_core::redact::redact;
 
-use super::{Matcher, Wanted, said, words};
+use super::{
+    Matcher, Wanted, said,
+    words::{runs, words_of},
+};
 use crate::{Foreign, Result, is_in_one_file, read};
 
 /// Longer words are told by the letters in them alone: nobody searches for them whole.
@@ -96,13 +99,9 @@ impl Terms {
     }
 
     fn add(&mut self, text: &str) {
-        for (_, word) in words(text) {
+        for (at, run) in runs(text) {
             self.small.clear();
-            if word.is_ascii() {
-                self.small.extend(word.bytes().map(|byte| byte.to_ascii_lowercase()));
-            } else {
-                word.chars().flat_map(char::to_lowercase).for_each(|letter| push(&mut self.small, letter));
-            }
+            push_all(&mut self.small, run);
             for gram in grams(&self.small) {
                 let (place, bit) = (gram as usize / 64, 1 << (gram % 64));
                 if self.seen[place] & bit == 0 {
@@ -110,7 +109,14 @@ impl Terms {
                     self.grams.push(gram);
                 }
             }
-            self.words.extend(word_term(&self.small));
+            // What the letters are of a script without words, the grams say as well.
+            for word in words_of(at, run).filter(|word| !word.is_letter()) {
+                if word.text.len() < run.len() {
+                    self.small.clear();
+                    push_all(&mut self.small, word.text);
+                }
+                self.words.extend(word_term(&self.small));
+            }
         }
     }
 
@@ -128,19 +134,33 @@ impl Matcher {
         let mut terms = Vec::new();
         for wanted in &self.all {
             let Wanted::Words { words, is_prefix } = wanted else { continue };
+            let mut run: Vec<u8> = Vec::new();
             for (place, word) in words.iter().enumerate() {
-                let mut small = Vec::new();
-                word.chars().for_each(|letter| push(&mut small, letter));
-                terms.extend(grams(&small).map(gram_term));
-                if !is_prefix || place + 1 < words.len() {
-                    terms.extend(word_term(&small));
+                if !word.is_joined {
+                    terms.extend(grams(&run).map(gram_term));
+                    run.clear();
+                }
+                let start = run.len();
+                word.text.chars().for_each(|letter| push(&mut run, letter));
+                if !word.is_letter && (!is_prefix || place + 1 < words.len()) {
+                    terms.extend(word_term(&run[start..]));
                 }
             }
+            terms.extend(grams(&run).map(gram_term));
         }
         for piece in &self.pieces {
             terms.extend(grams(piece.to_ascii_lowercase().as_bytes()).map(gram_term));
         }
         terms
+    }
+}
+
+/// Adds a text in small letters.
+fn push_all(small: &mut Vec<u8>, text: &str) {
+    if text.is_ascii() {
+        small.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
+    } else {
+        text.chars().flat_map(char::to_lowercase).for_each(|letter| push(small, letter));
     }
 }
 
@@ -224,6 +244,12 @@ mod tests {
             ("Straße", word("STRAßE", false)),
             ("Ключ", word("КЛЮЧ", false)),
             ("数据库", word("数据库", false)),
+            ("新しい日本語テストを書く", word("日本語", false)),
+            ("新しい日本語テストを書く", word("日本 語テス", true)),
+            ("cargo testを走らせる", word("test", false)),
+            ("cargo Testを走らせる", word("cargo testを走", false)),
+            ("日本語ABCDEFで", word("語abc", true)),
+            ("ทดสอบภาษาไทย", word("ภาษา", false)),
             ("naïveté", expression("na.VET")),
         ] {
             assert!(matcher.find(text).is_some(), "{text}");

@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use sess_readers::dir_of_project;
 
 use crate::homes::{homes, list, told, words};
 
@@ -144,4 +145,33 @@ fn a_conversation_that_is_too_large_to_be_read_is_told_of() {
     let (sessions, problems) = list(temp.path());
     assert_eq!((sessions.len(), problems.len()), (1, 1), "{problems:?}");
     assert!(problems[0].ends_with("state.vscdb cannot be read and are left out: large"), "{problems:?}");
+}
+
+#[test]
+fn a_project_is_that_of_the_one_directory_it_may_be_named_after() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let root = temp.path().canonicalize().expect("there");
+    let dir_of = |dir: &str| {
+        let name: Vec<&str> =
+            dir.split(|c: char| !c.is_ascii_alphanumeric()).filter(|it| !it.is_empty()).collect();
+        dir_of_project(&Path::new("/home/u/.cursor/projects").join(name.join("-")))
+    };
+    let check = |below: &str, is_found: bool| {
+        let dir = root.join(below);
+        assert_eq!(dir_of(dir.to_str().expect("text")), is_found.then_some(dir), "{below}");
+    };
+    for dir in ["repo/sub_dir/x", "repo/sub", "acme.api", "two-ways", "two/ways"] {
+        fs::create_dir_all(root.join(dir)).expect("made");
+    }
+    fs::write(root.join("repo/file"), "").expect("written");
+    std::os::unix::fs::symlink("repo", root.join("re_po")).expect("linked");
+    check("repo", true);
+    check("repo/sub_dir", true);
+    check("repo/sub_dir/x", true);
+    check("acme.api", true);
+    check("repo/file", false);
+    check("repo/gone", false);
+    check("two-ways", false);
+    assert_eq!(dir_of(&format!("{}/re_po/sub", root.display())), Some(root.join("repo/sub")));
+    assert_eq!(dir_of_project(Path::new("/home/u/.cursor/projects/---")), None, "it is named after none");
 }

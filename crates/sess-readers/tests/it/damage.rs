@@ -511,6 +511,21 @@ fn half_a_surrogate_pair_costs_itself() {
 }
 
 #[test]
+fn bytes_in_a_document_that_are_no_text_cost_themselves() {
+    for (case, text) in DOCUMENTS.iter().zip(["\"content\": \"", "\"text\": \""]) {
+        let copy = case.copy();
+        let (before, _) = copy.whole();
+        let at = copy.content.windows(text.len()).position(|it| it == text.as_bytes()).expect("there")
+            + text.len();
+        let (start, end) = copy.content.split_at(at);
+        let session = copy.write(&[start, b"1.9 \xff\xfe s", end].concat()).expect("listed");
+        let (read, counts) = told(&session);
+        assert_eq!((read.len(), counts.bad, counts.is_torn), (before.len(), 0, false), "{}", case.agent);
+        assert!(words(&session).contains("1.9 \u{fffd}\u{fffd} s"), "{}: {}", case.agent, words(&session));
+    }
+}
+
+#[test]
 fn half_a_surrogate_pair_costs_no_title() {
     let cut = r"cut in \ud83d";
     for (case, record) in [

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::json;
 use sess_agent::confine;
 use sess_app::{Kind, Retention, SOON_DAYS};
-use sess_readers::{Age, Keeping};
+use sess_core::Source;
+use sess_readers::{Age, Archiving, Keeping, Pause, Reach};
 
 use super::{Context, progress::Progress};
 use crate::{
@@ -182,7 +183,12 @@ async fn check_retention(context: &Context) -> Vec<Check> {
     let mut checks = Vec::new();
     for kept in &found {
         let name = kept.source.as_str();
-        let outcome = if kept.unsaved > 0 { "warning" } else { "ok" };
+        let is_wrong = match &kept.keeping {
+            Keeping::Paused(pause) => pause.reach != Reach::Cleanup,
+            Keeping::Unknown(_) => true,
+            Keeping::All | Keeping::OnServer | Keeping::Swept(_) | Keeping::Archived(_) => false,
+        };
+        let outcome = if kept.unsaved > 0 || is_wrong { "warning" } else { "ok" };
         checks.push(Check { name, outcome, detail: retention(kept) });
         let problem = |what: &String| Check { name, outcome: "warning", detail: what.clone() };
         checks.extend(kept.problems.iter().map(problem));
@@ -197,16 +203,17 @@ fn retention(kept: &Retention) -> String {
             text.push_str("; it keeps threads on its server, and what is here is what older releases left");
         }
         Keeping::All => text.push_str("; it deletes none by itself, as far as is known"),
+        Keeping::Archived(archiving) => text.push_str(&archived(archiving)),
+        Keeping::Paused(pause) => text.push_str(&paused(pause, kept.source)),
+        Keeping::Unknown(why) => {
+            let _infallible = write!(text, "; whether it deletes them is not known: {why}");
+        }
         Keeping::Swept(sweep) => {
             let since = match sweep.age {
                 Age::File => "whose files did not change",
                 Age::Use => "in which nothing was said",
             };
-            let value = match (&sweep.problem, &sweep.value) {
-                (Some(problem), _) => format!("could not be read, so the usual is assumed: {problem}"),
-                (None, Some(value)) => format!("is {value}"),
-                (None, None) => "is not set".to_owned(),
-            };
+            let value = sweep.value.as_ref().map_or("is not set".to_owned(), |value| format!("is {value}"));
             let _infallible = write!(
                 text,
                 "; it deletes those {since} for {} ({} in {} {value})",
@@ -230,6 +237,37 @@ fn retention(kept: &Retention) -> String {
         let _infallible = write!(text, "; {} more in snapshots alone", kept.saved);
     }
     text
+}
+
+/// Says what OpenClaw archives, and what it deletes.
+fn archived(archiving: &Archiving) -> String {
+    let Archiving { setting, file, value, remedy } = archiving;
+    let value = value.as_ref().map_or("is not set: 30d".to_owned(), |value| format!("is {value}"));
+    format!(
+        "; it archives those that were not used for a while, with all that was said ({setting} in {} {value}); it \
+         deletes what automation left (cron, hooks, sub-agents and the like), and above maxDiskBytes (10 GB an agent \
+         when it is not set) the oldest history that no session goes on with and what maxEntries archived; to keep \
+         all, write {remedy} there",
+        file.display()
+    )
+}
+
+/// Says why an agent deletes no sessions at present, and what else that costs.
+fn paused(pause: &Pause, source: Source) -> String {
+    let Pause { file, wrong, reach, remedy } = pause;
+    let file = file.display();
+    let cost = match (reach, source) {
+        (Reach::File, Source::Claude) => {
+            "so nothing in that file is in effect, the hook of `sess install claude` neither, and its cleanup is paused"
+        }
+        (Reach::File, _) => "so nothing in that file is in effect, and its cleanup is paused",
+        (Reach::Agent, _) => "so it does not start",
+        (Reach::Cleanup, _) => "so its cleanup is off",
+    };
+    format!(
+        "; it deletes none at present: {file} is invalid for it ({wrong}), {cost}; mend it, and to keep all, write \
+         {remedy} there"
+    )
 }
 
 fn sessions(count: u64) -> String {

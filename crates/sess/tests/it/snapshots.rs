@@ -134,6 +134,18 @@ fn doctor_says_who_deletes_what_and_when_and_whether_a_snapshot_has_it() {
         "{said}"
     );
     assert!(!said.contains("to keep all"), "what is advised is done already: {said}");
+    world.write(".claude/settings.json", r#"{"cleanupPeriodDays": 0}"#);
+    let said = check(&world, "claude");
+    let detail = said["detail"].as_str().expect("a detail");
+    assert_eq!(said["outcome"], "warning", "{said}");
+    for part in [
+        "1 session; it deletes none at present: ",
+        ".claude/settings.json is invalid for it (cleanupPeriodDays is 0, and has to be a whole number above 0), so \
+         nothing in that file is in effect, the hook of `sess install claude` neither, and its cleanup is paused",
+        "; mend it, and to keep all, write \"cleanupPeriodDays\": 36500 there",
+    ] {
+        assert!(detail.contains(part), "{detail}");
+    }
     fs::remove_dir_all(world.path(".claude/projects")).expect("deleted");
     assert!(check(&world, "claude").to_string().contains("0 sessions; "), "{said}");
     assert!(check(&world, "claude").to_string().contains("1 more in snapshots alone"), "{said}");
@@ -232,6 +244,27 @@ fn doctor_says_that_amp_has_its_threads_elsewhere() {
     let said = check(&world, "amp");
     let detail = "1 session; it keeps threads on its server, and what is here is what older releases left";
     assert_eq!((&said["outcome"], &said["detail"]), (&"ok".into(), &detail.into()), "{said}");
+}
+
+#[test]
+fn doctor_says_that_openclaw_archives_what_was_said() {
+    let world = World::new();
+    let dir = ".openclaw/agents/main/sessions";
+    fs::create_dir_all(world.path(dir)).expect("made");
+    let lines = r#"{"type":"session","id":"s1","cwd":"/w","timestamp":"2026-11-10T09:00:00Z"}
+{"type":"message","id":"m1","parentId":null,"timestamp":"2026-11-10T09:00:01Z","message":{"role":"user","content":[{"type":"text","text":"hello"}]}}
+"#;
+    world.write(&format!("{dir}/s1.jsonl"), lines);
+    world.write(&format!("{dir}/sessions.json"), r#"{"agent:main:main":{"sessionId":"s1"}}"#);
+    world.write(".openclaw/openclaw.json", "{session: {maintenance: {pruneAfter: '14d'}}} // mine");
+    let said = check(&world, "openclaw");
+    let detail = said["detail"].as_str().expect("a detail");
+    assert_eq!(said["outcome"], "ok", "{said}");
+    assert!(detail.contains("it archives those that were not used for a while"), "{detail}");
+    assert!(detail.contains(".openclaw/openclaw.json is 14d)") && !detail.contains("may go"), "{detail}");
+    world.write(".openclaw/openclaw.json", "session:");
+    let said = check(&world, "openclaw").to_string();
+    assert!(said.contains("whether it deletes them is not known: ") && said.contains("warning"), "{said}");
 }
 
 #[test]
