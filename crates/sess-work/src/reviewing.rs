@@ -43,6 +43,10 @@ impl Work {
 
     /// Brings what others committed on the branch of a pull request to the branch of this clone.
     pub(crate) fn take_in_reviewed(&self, slug: &Slug) -> Result<()> {
+        // What waits was handed over from here.
+        if !self.repo.seen_record(slug)?.is_some_and(|record| record.claim.waits()) {
+            return Ok(());
+        }
         let seen = self.see()?;
         let record = self.record_for(Verb::End, slug, &seen)?;
         let Some(tip) = self.tip(slug)? else { return Ok(()) };
