@@ -1,6 +1,7 @@
 //! Bringing work to the base branch: everything that can fail comes first, then one step that others see.
 
 use std::{
+    collections::BTreeMap,
     fs::File as Output,
     io::{Read as _, Seek as _, SeekFrom},
     process::{Command, Stdio},
@@ -47,6 +48,14 @@ struct Ready {
     tree: Oid,
     /// The session's own files, as its branch has them.
     own: Vec<(String, File)>,
+}
+
+/// A commit of a session's branch that tells what it has of the base.
+struct Mark {
+    commit: Oid,
+    base: Oid,
+    /// The claim was shown by it; else the base was merged.
+    is_begin: bool,
 }
 
 impl Work {
@@ -252,20 +261,31 @@ impl Work {
         Ok(told)
     }
 
-    /// Fails when the base was rewritten, and the session's directory was lost with that. It is put back first: the
-    /// branch, which goes on from it, could not be brought to a base without it.
+    /// Fails when the base was rewritten, and the session's directory was lost or set back with that. It is put back
+    /// first, as it was when the session was claimed: the session's own commits go on from there.
     fn check_base_kept(&self, slug: &Slug, seen: &Seen) -> Result<()> {
-        let (Standing::Lost(claim), Some(record)) = (seen.standing(slug), seen.record(slug)) else {
-            return Ok(());
+        let (claim, record) = match (seen.standing(slug), seen.record(slug)) {
+            (Standing::Lost(claim) | Standing::Pending { claim, to: State::Active }, Some(record)) => {
+                (claim, record)
+            }
+            _ => return Ok(()),
         };
         let tip = self.tip(slug)?.filter(|_| claim.owner.includes(&self.owner));
         let Some(tip) = tip else { return Ok(()) };
         if self.rewritten(record, &tip, seen)?.is_none() {
             return Ok(());
         }
+        let mut begun = BTreeMap::new();
+        if let Some(begin) = self.marks(record, &tip)?.into_iter().rfind(|mark| mark.is_begin) {
+            begun = self.repo.files_of(begin.commit.as_str(), &State::Active.dir_of(slug))?;
+        }
         let restored = self.on_base(|seen| {
+            // What only has to follow its claim has done so on the way.
             let Standing::Lost(claim) = seen.standing(slug) else { return Ok(None) };
-            let edits = self.restored(slug, &claim, seen)?;
+            let edits = match begun.is_empty() {
+                true => self.restored(slug, &claim, seen)?,
+                false => begun.iter().map(|(path, file)| Edit::Put(path.clone(), file.clone())).collect(),
+            };
             let message = message(slug, "Repair session", &self.by(), Some(record));
             Ok((!edits.is_empty()).then_some(Step { message, edits }))
         });
@@ -274,7 +294,7 @@ impl Work {
 
     /// Fails when the base does not have any more what the branch has of it.
     fn check_not_rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<()> {
-        let Some(before) = self.rewritten(record, tip, seen)? else { return Ok(()) };
+        let Some(after) = self.rewritten(record, tip, seen)? else { return Ok(()) };
         if self.repo.is_shallow {
             return Err(Error::wrong_state(
                 "this clone is shallow: it does not know enough of the base to merge",
@@ -287,24 +307,33 @@ impl Work {
                 "git -C {} rebase --onto {} {}",
                 crate::quoted(self.workspace_path(slug).display()),
                 seen.view.base.short(),
-                before.short()
+                after.short()
             ),
         ))
     }
 
-    /// Returns the last commit of the base that the branch has, when the base does not have it any more: what comes
-    /// after it is the session's own.
+    /// Returns the commit of a branch after which everything is the session's own, when the base does not have any more
+    /// what the branch has of it.
     fn rewritten(&self, record: &Record, tip: &Oid, seen: &Seen) -> Result<Option<Oid>> {
-        let last = self.last_of_base(record, tip)?.unwrap_or_else(|| record.claim.base_commit.clone());
+        let (last, after) = match self.marks(record, tip)?.into_iter().next() {
+            // The base shows the claim by a commit of its own.
+            Some(Mark { commit, base, is_begin: true }) => (base, commit),
+            Some(Mark { base, .. }) => (base.clone(), base),
+            None => (record.claim.base_commit.clone(), record.claim.base_commit.clone()),
+        };
         if self.repo.is_ancestor(&last, &seen.view.base)? {
             return Ok(None);
         }
-        // A branch that was brought to the new base has only what both bases have.
-        let common = self.repo.git.run(["merge-base", last.as_str(), tip.as_str()])?;
-        match common.text().trim().parse::<Oid>() {
-            Ok(common) if !self.repo.is_ancestor(&common, &seen.view.base)? => Ok(Some(last)),
-            _ => Ok(None),
-        }
+        let common = |one: &Oid, other: &Oid| -> Result<Option<Oid>> {
+            let told = self.repo.git.run(["merge-base", one.as_str(), other.as_str()])?;
+            Ok(told.text().trim().parse().ok())
+        };
+        // A branch that was brought to the new base has only what both bases have, or nothing of the old one.
+        let is_brought = match common(&last, tip)? {
+            Some(common) => self.repo.is_ancestor(&common, &seen.view.base)?,
+            None => !self.repo.is_shallow && common(tip, &seen.view.base)?.is_some(),
+        };
+        Ok((!is_brought).then_some(after))
     }
 
     /// Returns the base that was merged last into a session's branch by `sync` or `land`; else the one that the commit
@@ -312,25 +341,31 @@ impl Work {
     ///
     /// That commit itself does not count: it says again what the claim says, and comes back with the next verb.
     pub(crate) fn last_of_base(&self, record: &Record, tip: &Oid) -> Result<Option<Oid>> {
+        Ok(self.marks(record, tip)?.into_iter().next().map(|mark| mark.base))
+    }
+
+    /// Returns the commits of a session's branch that tell what it has of the base, newest first.
+    fn marks(&self, record: &Record, tip: &Oid) -> Result<Vec<Mark>> {
         let Claim { slug, base_commit, .. } = &record.claim;
         // A clone that came later may not have what the base lost.
         let since = self.repo.commit(base_commit.as_str())?.map(|base| format!("^{base}"));
         let (merge, begin) =
             (format!("[{slug}] Merge {}", self.repo.base), format!("[{slug}] Claim session"));
         let (merges, begins) = (format!("--grep={merge}"), format!("--grep={begin}"));
-        let asked =
-            ["log", "--first-parent", "--format=%P%x09%s", "--fixed-strings", &merges, &begins, tip.as_str()];
+        let format = "--format=%H%x09%P%x09%s";
+        let asked = ["log", "--first-parent", format, "--fixed-strings", &merges, &begins, tip.as_str()];
         let told = self.repo.git.text(asked.into_iter().chain(since.as_deref()))?;
-        let of_base = |line: &str| {
-            let (parents, subject) = line.split_once('\t')?;
+        let mark = |line: &str| {
+            let mut parts = line.splitn(3, '\t');
+            let (commit, parents, subject) = (parts.next()?, parts.next()?, parts.next()?);
             // Anybody may write such words into a message.
-            let parent = match parents.split_once(' ') {
-                Some((_, merged)) => Some(merged).filter(|_| subject == merge),
-                None => Some(parents).filter(|_| subject == begin),
+            let (base, is_begin) = match parents.split_once(' ') {
+                Some((_, merged)) => (Some(merged).filter(|_| subject == merge), false),
+                None => (Some(parents).filter(|_| subject == begin), true),
             };
-            parent?.parse().ok()
+            Some(Mark { commit: commit.parse().ok()?, base: base?.parse().ok()?, is_begin })
         };
-        Ok(told.lines().find_map(of_base))
+        Ok(told.lines().filter_map(mark).collect())
     }
 
     /// Puts the session's own files, as its branch has them, where they belong now.

@@ -266,6 +266,55 @@ fn a_rewritten_base_keeps_the_work_and_says_how_to_go_on() {
 }
 
 #[test]
+fn the_rebase_to_a_rewritten_base_takes_everything_that_was_written_down() {
+    // The new base has nothing of the session, its plan, or its claim as well.
+    for keeps in [0, 1, 2] {
+        let lab = Lab::new();
+        let own = work(&lab.clone_named("ann"));
+        let first = lab.path().join("first");
+        commit(&lab, &first, "wrong.txt", "wrong\n");
+        lab.git(&first, &["push", "--quiet", "origin", "HEAD:main"]);
+        let wrong = lab.git(&first, &["rev-parse", "HEAD"]);
+        let (slug, workspace) = claimed(&own, "Rewritten");
+        lab.git(&first, &["pull", "--quiet", "origin", "main"]);
+        commit(&lab, &workspace, "work.txt", "done\n");
+        own.note(&slug, Note::Log, "the first line").expect("logged");
+        own.note(&slug, Note::Log, "the second line").expect("logged");
+        own.note(&slug, Note::Learning, "bases are rewritten").expect("learned");
+        let kept = ["", "HEAD~1", "HEAD"][keeps];
+        match kept {
+            "" => drop(lab.git(&first, &["reset", "--quiet", "--hard", &format!("{wrong}^")])),
+            _ => drop(lab.git(
+                &first,
+                &[
+                    "rebase",
+                    "--quiet",
+                    "--onto",
+                    &format!("{wrong}^"),
+                    &wrong,
+                    &lab.git(&first, &["rev-parse", kept]),
+                ],
+            )),
+        }
+        commit(&lab, &first, "right.txt", "right\n");
+        lab.git(&first, &["push", "--quiet", "--force", "origin", "HEAD:main"]);
+        let told = check(own.complete(&slug, None), Kind::Conflict, "git -C ");
+        let command = told.rsplit_once("; run `").expect("a command").1.trim_end_matches('`').to_owned();
+        let ended = Command::new("sh").args(["-c", &command]).output().expect("run");
+        assert!(ended.status.success(), "{keeps}: {command}: {}", String::from_utf8_lossy(&ended.stdout));
+        own.note(&slug, Note::Log, "the third line").expect("logged");
+        own.complete(&slug, None).expect("completed");
+        let log = format!("main:{}/worklog.md", State::Completed.dir_of(&slug));
+        let log = lab.git(&lab.hub(), &["show", &log]);
+        for line in ["claimed by", "the first line", "the second line", "the third line"] {
+            assert_eq!(log.matches(line).count(), 1, "{keeps}: {log}");
+        }
+        assert_eq!(lab.files("main", "work.txt"), ["work.txt"]);
+        assert_eq!(lab.files("main", "wrong.txt"), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_base_that_lost_no_more_than_the_claims_own_commit_gets_that_again() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
