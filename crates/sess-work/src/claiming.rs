@@ -355,7 +355,7 @@ impl Work {
         match self.moved_claim(slug, Some(&before), &record.oid, back.as_ref())? {
             Moved::Done => {
                 seen.view.claims.insert(slug.clone(), record.clone());
-                if let Some(tip) = back.and_then(|back| back.to) {
+                if let Some(tip) = back.as_ref().and_then(|back| back.to.clone()) {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
                 match self.settled(seen, record, options, false)? {
@@ -364,6 +364,7 @@ impl Work {
                 }
             }
             Moved::Overtaken { .. } => Err(self.overtaken(slug)?),
+            Moved::Rejected(words) if back.is_some() => Err(self.branch_rejected(slug, &words)),
             Moved::Rejected(words) => Err(self.claim_rejected(&words)),
         }
     }
@@ -503,16 +504,22 @@ impl Work {
         }
         let branch = self.branch_move(slug, &seen)?;
         let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();
-        self.replaced(
-            &record,
-            |claim| {
+        let end = |branch: &[Move]| {
+            let change = |claim: &mut Claim| {
                 claim.phase = phase;
                 claim.reason.clone_from(&reason);
                 claim.landed = None;
-            },
-            branch.as_slice(),
-            true,
-        )?;
+            };
+            self.replaced(&record, change, branch, true)
+        };
+        match end(branch.as_slice()) {
+            // Some remotes do not take a branch back to what was handed over.
+            Err(error) if error.kind == Kind::Rejected && record.claim.waits() && branch.is_some() => {
+                self.go_on_from_offered(slug, &seen, &record)?;
+                end(self.branch_move(slug, &seen)?.as_slice())?
+            }
+            ended => ended?,
+        };
         let (branch, base) = (slug.branch(), &self.repo.base);
         let waited_here = self.forget_landed(slug)?;
         if record.claim.waits() {

@@ -256,8 +256,8 @@ impl Work {
             let delete_here = format!("git branch -D {name}");
             let delete_there =
                 shared.as_ref().map(|(remote, _)| format!("git push {remote} --delete {name}"));
+            let (is_here, mut is_clear) = (here.is_some(), false);
             let places = [(here, Some(delete_here)), (shared.map(|(_, tip)| tip), delete_there)];
-            let mut is_clear = false;
             for (tip, delete) in places {
                 let (Some(tip), Some(delete)) = (tip, delete) else { continue };
                 if self.is_landed(&slug, &tip, seen)? {
@@ -271,8 +271,13 @@ impl Work {
                 }
             }
             if is_clear {
-                findings
-                    .push(format!("the branch {name} is of a session that has ended: run `sess work gc`"));
+                let there = remote.filter(|_| !is_here).map(|remote| {
+                    format!(", and still at {remote}, which says why when it does not let go of it")
+                });
+                let there = there.unwrap_or_default();
+                findings.push(format!(
+                    "the branch {name} is of a session that has ended{there}: run `sess work gc`"
+                ));
             }
         }
         Ok(())

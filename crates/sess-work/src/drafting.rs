@@ -201,22 +201,32 @@ impl Work {
         }
         let shared = seen.view.branches.get(slug).filter(|_| self.repo.remote.is_some()).cloned();
         let Some(shared) = shared else { return Ok(()) };
-        let moves = [
+        let mut moves = [
             Move { name: self.repo.shared_rescue_ref(slug, &shared), from: None, to: Some(shared.clone()) },
-            Move { name, from: Some(shared), to: None },
+            Move { name, from: Some(shared.clone()), to: None },
         ];
-        match self.repo.advance(&moves)? {
+        let mut moved = self.repo.advance(&moves)?;
+        if let Moved::Rejected(_) = moved {
+            // Where no branch can be removed it goes on, with what the base has and nothing of the attempt before.
+            let base = &seen.view.base;
+            let text = message(slug, "Begin anew", &self.by(), seen.record(slug));
+            let anew = self.repo.commit_tree(format!("{base}^{{tree}}"), &[base, &shared], &text)?;
+            moves[1].to = Some(anew);
+            moved = self.repo.advance(&moves)?;
+        }
+        match moved {
             Moved::Done => Ok(()),
             Moved::Overtaken { .. } => Err(Error::failed(format!(
                 "the branch of the attempt before moved meanwhile, and is still in the way of {slug}"
             ))
             .next(format!("sess work retry {slug}"))),
             Moved::Rejected(words) => Err(self.repo.denied(&words).unwrap_or_else(|| {
+                let remote = self.repo.remote.as_deref().unwrap_or_default();
                 Error::new(
                     Kind::Rejected,
-                    format!("the branch of the attempt before is still in the way of {slug}: {words}"),
+                    format!("the branch of the attempt before is still in the way of {slug}, and {remote} does not let go of it: {words}; whoever keeps {remote} has to allow that"),
                 )
-                .next(format!("sess work retry {slug}"))
+                .next(format!("git push {remote} --delete {}", slug.branch()))
             })),
         }
     }

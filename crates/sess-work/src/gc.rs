@@ -18,6 +18,9 @@ pub struct Gc {
     pub workspaces: Vec<GcItem>,
     /// Branches of ended sessions that went away, here and at the remote.
     pub refs: usize,
+    /// Which of them the remote does not let go of, and what it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
 }
 
 /// A workspace.
@@ -54,7 +57,7 @@ impl Work {
             };
             gc.workspaces.push(GcItem { path: path_shown, bytes, removed, reason });
         }
-        gc.refs = self.clean_branches(&seen, dry_run)?;
+        gc.refs = self.clean_branches(&seen, dry_run, &mut gc.kept)?;
         // Last, because the claims say what landed.
         gc.archived = if dry_run { self.to_be_archived(&seen).len() } else { self.archive()? };
         Ok(gc)
@@ -137,7 +140,7 @@ impl Work {
     }
 
     /// Removes branches whose commits landed; returns how many.
-    fn clean_branches(&self, seen: &Seen, dry_run: bool) -> Result<usize> {
+    fn clean_branches(&self, seen: &Seen, dry_run: bool, kept: &mut Vec<String>) -> Result<usize> {
         let mut count = 0;
         for slug in self.leftover_branches(seen)? {
             let name = slug.branch_ref();
@@ -158,8 +161,18 @@ impl Work {
                 && self.is_landed(&slug, shared, seen)?
             {
                 let step = Move { name: name.clone(), from: Some(shared.clone()), to: None };
-                if dry_run || self.repo.advance(&[step])? == Moved::Done {
-                    count += 1;
+                let moved = if dry_run { Moved::Done } else { self.repo.advance(&[step])? };
+                match moved {
+                    Moved::Done => count += 1,
+                    // The next look finds where it is by now.
+                    Moved::Overtaken { .. } => {}
+                    Moved::Rejected(words) => {
+                        let (branch, remote) =
+                            (slug.branch(), self.repo.remote.as_deref().unwrap_or_default());
+                        kept.push(format!(
+                            "the branch {branch} stays, because {remote} does not let go of it: {words}; whoever keeps {remote} can allow that, or run `git push {remote} --delete {branch}`"
+                        ));
+                    }
                 }
             }
         }

@@ -206,11 +206,21 @@ impl Work {
     fn branch_rejected(&self, slug: &Slug, words: &str) -> Error {
         let (branch, remote) = (slug.branch(), self.repo.remote.as_deref());
         self.repo.denied(words).unwrap_or_else(|| {
+            let place = remote.unwrap_or("this repository");
             let message = format!(
-                "{} does not take {branch} with the claim of {slug}, and what was done stays in this clone: {words}",
-                remote.unwrap_or("this repository")
+                "{place} does not take {branch} with the claim of {slug}, and what was done stays in this clone: {words}"
             );
-            Error::new(Kind::Rejected, message).next(format!("git push {} {branch}", remote.unwrap_or(".")))
+            let remote = remote.unwrap_or(".");
+            // Then git would push nothing, and say that all is well.
+            let is_there = |seen: Seen| seen.view.branches.get(slug) == self.tip(slug).ok().flatten().as_ref();
+            match self.see().is_ok_and(is_there) {
+                true => Error::new(
+                    Kind::Rejected,
+                    format!("{message}; whoever keeps {place} has to let session/* be moved there"),
+                )
+                .next(format!("git ls-remote {remote}")),
+                false => Error::new(Kind::Rejected, message).next(format!("git push {remote} {branch}")),
+            }
         })
     }
 }

@@ -511,42 +511,55 @@ impl Work {
         landed: &Landed,
         notices: &mut Vec<String>,
     ) -> Result<Record> {
-        let branch = slug.branch_ref();
-        let (mut others, mut kept) = (Vec::new(), None);
-        if self.settings.land == Land::Pr && self.repo.remote.is_some() {
-            let from = ready.seen.view.branches.get(slug).cloned();
-            others.push(Move { name: branch, from, to: Some(commit.clone()) });
-            // The branch has the one commit from now on, and whoever takes it back goes on from these.
-            kept = Some(&landed.tip);
-            let (branch, base) = (slug.branch(), &self.repo.base);
-            notices.push(match ready.record.claim.waits() {
-                true => format!("the pull request from {branch} to {base} has it"),
-                false => format!("open a pull request from {branch} to {base}: it is merged as it is"),
-            });
-        } else {
+        if self.settings.land != Land::Pr || self.repo.remote.is_none() {
             let name = landed_ref(slug);
             self.repo.git.text(["update-ref", &name, commit.as_str()])?;
             let base = &self.repo.base;
             notices
                 .push(format!("the work is one commit in this clone, {name}: bring it to {base} as it is"));
+            return self.waiting(ready, landed, &[], None);
         }
-        let record = self.replaced_keeping(
-            &ready.record,
-            |claim| {
-                claim.phase = Phase::Landing;
-                claim.reason = None;
-                claim.landed = Some(landed.clone());
-                claim.offered = true;
-            },
-            &others,
-            true,
-            kept,
-        )?;
-        if kept.is_some() {
-            // What waited here until now is replaced by what waits there.
-            self.forget_landed(slug)?;
-        }
+        let (branch, base) = (slug.branch(), &self.repo.base);
+        let shared = ready.seen.view.branches.get(slug);
+        let offer = |landed: &Landed| {
+            let step =
+                Move { name: slug.branch_ref(), from: shared.cloned(), to: Some(landed.commit.clone()) };
+            // The branch has the one commit from now on, and whoever takes it back goes on from these.
+            self.waiting(ready, landed, &[step], Some(&landed.tip))
+        };
+        let record = match (offer(landed), shared) {
+            // Some remotes take nothing that does not go on from what they have.
+            (Err(error), Some(shared)) if error.kind == Kind::Rejected => {
+                let text = self.repo.git.text(["show", "--no-patch", "--format=%B", commit.as_str()])?;
+                let tree = format!("{commit}^{{tree}}");
+                let commit = self.repo.commit_tree(tree, &[&landed.base, shared], &text)?;
+                let record = offer(&Landed { commit, ..landed.clone() })?;
+                notices.push(format!(
+                    "{} lets branches only go on, so that {branch} has the commits of the work besides the one of everything",
+                    self.repo.remote.as_deref().unwrap_or_default()
+                ));
+                record
+            }
+            (record, _) => record?,
+        };
+        notices.push(match ready.record.claim.waits() {
+            true => format!("the pull request from {branch} to {base} has it"),
+            false => format!("open a pull request from {branch} to {base}: it is merged as it is"),
+        });
+        // What waited here until now is replaced by what waits there.
+        self.forget_landed(slug)?;
         Ok(record)
+    }
+
+    /// Has a claim say that its work waits to be merged, together with the branch that has it.
+    fn waiting(&self, ready: &Ready, landed: &Landed, others: &[Move], kept: Option<&Oid>) -> Result<Record> {
+        let change = |claim: &mut Claim| {
+            claim.phase = Phase::Landing;
+            claim.reason = None;
+            claim.landed = Some(landed.clone());
+            claim.offered = true;
+        };
+        self.replaced_keeping(&ready.record, change, others, true, kept)
     }
 
     /// Forgets the commit that waited in this clone to be merged; returns whether there was one.

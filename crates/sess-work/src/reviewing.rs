@@ -50,24 +50,42 @@ impl Work {
         let seen = self.see()?;
         let record = self.record_for(Verb::End, slug, &seen)?;
         let Some(tip) = self.tip(slug)? else { return Ok(()) };
-        let Some(Reviewed { tip: shared, made_of }) = self.reviewed(slug, &seen, &record, &tip)? else {
-            return Ok(());
-        };
+        match self.reviewed(slug, &seen, &record, &tip)? {
+            Some(reviewed) => self.take_in(slug, &seen, &record, &tip, reviewed),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the branch of this clone go on from what waits to be merged, for a remote that does not take a branch back.
+    pub(crate) fn go_on_from_offered(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<()> {
+        let (Some(tip), Some(landed)) = (self.tip(slug)?, &record.claim.landed) else { return Ok(()) };
+        let offered = Reviewed { tip: landed.commit.clone(), made_of: landed.tip.clone() };
+        self.take_in(slug, seen, record, &tip, offered)
+    }
+
+    fn take_in(
+        &self,
+        slug: &Slug,
+        seen: &Seen,
+        record: &Record,
+        tip: &Oid,
+        Reviewed { tip: shared, made_of }: Reviewed,
+    ) -> Result<()> {
         self.check_finished(slug)?;
-        let text = message(slug, "Take in what was changed in the pull request", &self.by(), Some(&record));
+        let text = message(slug, "Take in what was changed in the pull request", &self.by(), Some(record));
         // The directory of sessions is that of the base which they have.
         let around = self.repo.git.run(["merge-base", seen.view.base.as_str(), shared.as_str()])?;
         let around = around.text().trim().parse().unwrap_or_else(|_| made_of.clone());
         let tree = self.with_own(slug, &shared, &around, &made_of)?;
         let theirs = self.repo.commit_tree(&tree, &[&made_of, &shared], &text)?;
-        if made_of == tip {
-            return self.forward_branch(slug, &tip, &theirs);
+        if made_of == *tip {
+            return self.forward_branch(slug, tip, &theirs);
         }
-        let paths = match self.repo.merged_apart(&tip, &theirs)? {
+        let paths = match self.repo.merged_apart(tip, &theirs)? {
             Merge::Clean(tree) => {
-                let tree = self.with_own(slug, &tree, &around, &tip)?;
-                let merge = self.repo.commit_tree(&tree, &[&tip, &theirs], &text)?;
-                return self.forward_branch(slug, &tip, &merge);
+                let tree = self.with_own(slug, &tree, &around, tip)?;
+                let merge = self.repo.commit_tree(&tree, &[tip, &theirs], &text)?;
+                return self.forward_branch(slug, tip, &merge);
             }
             Merge::Conflicts(paths) => paths,
         };
@@ -79,7 +97,7 @@ impl Work {
             self.repo.git.at(&path).text(["fetch", "--quiet", "--no-tags", &here, theirs.as_str()])?;
         }
         let (shown, place) = (first_of(&paths, PATHS_SHOWN_MAX), crate::quoted(path.display()));
-        let how = self.repo.how_to_merge(&tip, &theirs, &paths)?;
+        let how = self.repo.how_to_merge(tip, &theirs, &paths)?;
         Err(Error::new(
             Kind::Conflict,
             format!("{slug} and what others changed in its pull request do not go together: {shown}"),

@@ -252,6 +252,50 @@ fn what_a_reviewer_committed_stays_with_what_is_taken_back() {
 }
 
 #[test]
+fn a_remote_that_lets_branches_only_go_on_is_no_dead_end() {
+    for setting in ["receive.denyNonFastForwards", "receive.denyDeletes"] {
+        let lab = Lab::new();
+        lab.git(&lab.hub(), &["config", "receive.denyNonFastForwards", "true"]);
+        lab.git(&lab.hub(), &["config", setting, "true"]);
+        let ann = by_request(&lab, "ann");
+        let slug = planned(&ann, "Only on");
+        let place = worked_on(&lab, &ann, &slug);
+        ann.note(&slug, Note::Log, "shared").expect("logged");
+        let done = ann.complete(&slug, None).expect("handed over");
+        assert!(done.notices.iter().any(|notice| notice.contains("only go on")), "{:?}", done.notices);
+        commit(&lab, &place, &slug, "b.rs");
+        ann.complete(&slug, None).expect("handed over again");
+        let offered = branch_at_hub(&lab, &slug);
+        let dirs = lab.files(&offered, "_AGENTS/sessions");
+        assert!(dirs.contains(&format!("_AGENTS/sessions/completed/{slug}/SESSION.md")), "{dirs:?}");
+
+        // Taken back, and begun anew.
+        ann.abandon(&slug, "it was turned down").expect("abandoned");
+        ann.retry(&slug).expect("planned anew");
+        let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+        assert!(!place.join("a.rs").exists(), "the attempt before is not gone on with");
+        commit(&lab, &place, &slug, "c.rs");
+        ann.note(&slug, Note::Log, "again").expect("logged");
+        ann.complete(&slug, None).expect("handed over");
+        merge(&lab, &branch_at_hub(&lab, &slug));
+        assert_eq!(lab.files("main", "a.rs"), Vec::<String>::new());
+        assert_eq!(lab.files("main", "c.rs"), ["c.rs"]);
+        planned(&ann, "Something else");
+        assert_eq!(ann.see().expect("seen").standing(&slug).state(), Some(State::Completed));
+
+        let gc = ann.gc(false).expect("cleaned up");
+        let told = ann.doctor(false).expect("checked").findings.concat();
+        match setting {
+            "receive.denyDeletes" => {
+                assert!(gc.kept[0].contains("does not let go of it") && gc.kept.len() == 1, "{gc:?}");
+                assert!(told.contains("still at origin"), "{told}");
+            }
+            _ => assert!(gc.kept.is_empty() && told.is_empty(), "{gc:?}: {told}"),
+        }
+    }
+}
+
+#[test]
 fn what_waits_to_be_merged_can_be_taken_back() {
     for (outcome, state) in [(Phase::Released, State::Planned), (Phase::Abandoned, State::Abandoned)] {
         let lab = Lab::new();

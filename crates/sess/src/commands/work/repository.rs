@@ -120,6 +120,9 @@ pub(super) fn gc(here: &Here<'_>, dry_run: bool) -> anyhow::Result<()> {
     if !rows.is_empty() {
         here.output.rows(&["", "WORKSPACE", "SIZE", "WHY"], 3, &rows, &[], &|_, _| Style::new())?;
     }
+    for kept in &gc.kept {
+        here.output.hanging("", kept)?;
+    }
     let would = if dry_run { "would be " } else { "" };
     let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let (claims, refs) = (counted(gc.archived, "ended claim"), counted(gc.refs, "ref"));
