@@ -1,5 +1,7 @@
 //! Plans before anybody works by them.
 
+use std::collections::BTreeSet;
+
 use crate::{
     Brief, Draft, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Verb,
     Work,
@@ -244,7 +246,13 @@ pub(crate) fn is_taken(slug: &Slug, seen: &Seen) -> bool {
 
 /// Returns the first name of its kind that nobody has.
 pub(crate) fn free(wanted: &Slug, seen: &Seen) -> Result<Slug> {
-    (1..NUMBER_MAX).map(|n| wanted.numbered(n)).find(|slug| !is_taken(slug, seen)).ok_or_else(|| {
+    free_beside(wanted, seen, &BTreeSet::new())
+}
+
+/// As [`free`], and that is none of these.
+pub(crate) fn free_beside(wanted: &Slug, seen: &Seen, others: &BTreeSet<Slug>) -> Result<Slug> {
+    let is_free = |slug: &Slug| !is_taken(slug, seen) && !others.contains(slug);
+    (1..NUMBER_MAX).map(|n| wanted.numbered(n)).find(is_free).ok_or_else(|| {
         Error::wrong_state(format!("{wanted} is taken, and so is every number after it"))
             .next("sess work new --slug …")
     })

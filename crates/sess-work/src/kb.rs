@@ -1,5 +1,7 @@
 //! The knowledge base: what was learned and agreed upon, as the base branch has it.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::{
@@ -59,7 +61,7 @@ impl Work {
                 return Err(Error::wrong_state("everything that was learned is merged, or about to be")
                     .next("sess work kb list"));
             };
-            made = drafting::free(&wanted, seen)?;
+            made = drafting::free_beside(&wanted, seen, &self.offered_beside(None, seen)?)?;
             let own = self.template(&seen.tree, templates::KB_MERGE)?;
             let mut text = templates::kb_merge(&made, first, self.now(), own.as_deref())?;
             text = format!("{}\n\n## Sources\n\n", text.trim_end());
@@ -81,6 +83,21 @@ impl Work {
             Edit::Put(format!("{dir}/{PLAN_FILE}"), self.repo.file(plan)?),
             Edit::Put(format!("{dir}/{}", Note::Log.file()), self.repo.file(&worklog)?),
         ])
+    }
+
+    /// Returns the sessions that come to the base with what waits to be merged, but for the work of one.
+    pub(crate) fn offered_beside(&self, slug: Option<&Slug>, seen: &Seen) -> Result<BTreeSet<Slug>> {
+        let mut slugs = BTreeSet::new();
+        for (other, record) in &seen.view.claims {
+            let waiting =
+                record.claim.landed.as_ref().filter(|_| record.claim.waits() && slug != Some(other));
+            let Some(landed) = waiting else { continue };
+            // What was not pushed is nowhere but with its owner.
+            if self.repo.commit(landed.commit.as_str())?.is_some() {
+                slugs.extend(self.repo.tree(&landed.commit)?.entries.into_keys());
+            }
+        }
+        Ok(slugs)
     }
 
     /// Returns the sessions with learnings that no session merges or has merged.

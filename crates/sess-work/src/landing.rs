@@ -413,7 +413,8 @@ impl Work {
 
     /// Returns the session that merges what a session learned, with its plan.
     fn merging_plan(&self, slug: &Slug, seen: &Seen) -> Result<(Slug, String)> {
-        let kb = drafting::free(&Slug::kb_merge(slug.topic(), self.day()?), seen)?;
+        let wanted = Slug::kb_merge(slug.topic(), self.day()?);
+        let kb = drafting::free_beside(&wanted, seen, &self.offered_beside(Some(slug), seen)?)?;
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
         Ok((kb, text))

@@ -252,6 +252,45 @@ fn what_a_reviewer_committed_stays_with_what_is_taken_back() {
 }
 
 #[test]
+fn two_pull_requests_about_the_same_make_two_sessions_that_merge_what_was_learned() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let slugs =
+        ["2025-10-14-fix-tests", "2025-10-15-fix-tests"].map(|slug| slug.parse::<Slug>().expect("a slug"));
+    let mut made = Vec::new();
+    for (own, slug) in [&ann, &bob].into_iter().zip(&slugs) {
+        let draft = Draft {
+            title: "Fix tests".to_owned(),
+            context: Some("Because.".to_owned()),
+            criteria: vec!["It works".to_owned()],
+            ..Draft::default()
+        };
+        own.draft(Some(slug), &draft, None).expect("drafted");
+        own.ready(slug).expect("ready");
+        let place = own.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+        commit(&lab, &place, slug, &format!("{slug}.rs"));
+        own.note(slug, Note::Learning, "tests are slow").expect("learned");
+        let first = own.complete(slug, None).expect("handed over").kb.expect("made");
+        // Completing again keeps the name.
+        assert_eq!(own.complete(slug, None).expect("handed over again").kb.as_ref(), Some(&first));
+        made.push(first);
+    }
+    assert_eq!(made[1].as_str(), format!("{}-2", made[0]));
+    for slug in &slugs {
+        // No conflict: whoever merges has nothing to decide.
+        let dir = lab.path().join("merge");
+        if !dir.exists() {
+            lab.clone_named("merge");
+        }
+        lab.git(&dir, &["fetch", "--quiet", "origin", &branch_at_hub(&lab, slug)]);
+        lab.git(&dir, &["merge", "--quiet", "--no-edit", "FETCH_HEAD"]);
+        lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    }
+    let planned = lab.files("main", "_AGENTS/sessions/planned").concat();
+    assert!(made.iter().all(|kb| planned.contains(&format!("/{kb}/SESSION.md"))), "{planned}");
+}
+
+#[test]
 fn a_remote_that_lets_branches_only_go_on_is_no_dead_end() {
     for setting in ["receive.denyNonFastForwards", "receive.denyDeletes"] {
         let lab = Lab::new();
