@@ -65,6 +65,11 @@ impl Work {
         for (path, text) in self.kb_texts(seen)? {
             let learner = kb::learner(&path);
             if learner.as_ref() == Some(slug) {
+                // An attempt before was about nothing else; what this one learned it knows.
+                if seen.record(slug).is_some_and(|record| record.claim.attempt > 1) {
+                    let body = Brief::parse(&text).unwrap_or_default().body;
+                    found.push((usize::MAX, path, body));
+                }
                 continue;
             }
             // What a session learned is about what that session was about.

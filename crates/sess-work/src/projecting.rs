@@ -372,6 +372,9 @@ impl Work {
             edits.retain(|edit| !matches!(edit, Edit::Put(path, _) if *path == env));
             edits.extend(self.written_down(seen, slug, claim, &dir)?);
         }
+        if to == State::Abandoned {
+            edits.extend(self.learned_all_the_same(seen, slug)?);
+        }
         let message = message(slug, &one_line(&what), &by(claim.agent.as_deref(), &claim.user), record);
         Ok(Step { message, edits })
     }
@@ -423,6 +426,30 @@ impl Work {
             is_kept.then(|| Edit::Put(format!("{dir}/{name}"), file))
         });
         Ok(kept.collect())
+    }
+
+    /// Returns the edit that brings what a session learned to the base, although its work does not land: its branch is
+    /// not what a new attempt begins with.
+    fn learned_all_the_same(&self, seen: &Seen, slug: &Slug) -> Result<Option<Edit>> {
+        let Some(tip) = seen.view.branches.get(slug) else { return Ok(None) };
+        let path = Note::Learning.path(slug);
+        let at = |commit: &str| self.repo.files_of(commit, &path).map(|mut files| files.remove(&path));
+        let Some(learned) = at(tip.as_str())? else { return Ok(None) };
+        let begun = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
+        let before = match begun.text().lines().next() {
+            Some(begun) => at(begun)?,
+            None => None,
+        };
+        let shown = at(seen.view.base.as_str())?;
+        if shown.as_ref() == Some(&learned) || before.as_ref() == Some(&learned) {
+            return Ok(None);
+        }
+        // What others have made of it since stays, and this is beside the log.
+        let place = match shown == before {
+            true => path,
+            false => format!("{}/{}", State::Abandoned.dir_of(slug), Note::Learning.file()),
+        };
+        Ok(Some(Edit::Put(place, learned)))
     }
 
     /// Returns the edit that makes the file of claims say who has what, if it does not say so already.

@@ -369,6 +369,40 @@ fn why_a_session_was_taken_over_is_not_why_it_ended() {
 }
 
 #[test]
+fn what_an_abandoned_attempt_learned_is_known() {
+    for has_remote in [true, false] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        if !has_remote {
+            lab.git(&dir, &["remote", "remove", "origin"]);
+        }
+        let ann = work(&dir);
+        let (slug, _) = claimed(&ann, "Learn", &LOGIN.replace("gates: [test, lint]\n", ""));
+        ann.note(&slug, Note::Learning, "the port is 8081").expect("noted");
+        ann.abandon(&slug, "it leads nowhere").expect("abandoned");
+        let path = format!("sessions/{slug}/learnings.md");
+        let listed =
+            || ann.kb_list().expect("listed").into_iter().map(|entry| entry.path).collect::<Vec<_>>();
+        assert_eq!(listed(), [path.as_str()]);
+
+        assert_eq!(ann.retry(&slug).expect("planned anew"), 2);
+        let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+        let learned = || fs::read_to_string(place.join("_AGENTS/knowledge").join(&path)).expect("read");
+        assert!(learned().contains("the port is 8081"), "{}", learned());
+        let context = ann.context(&slug, 100_000).expect("a context");
+        assert!(context.contains("the port is 8081"), "{context}");
+        ann.note(&slug, Note::Learning, "the host is ::1").expect("noted");
+        assert!(learned().contains("8081") && learned().contains("::1"), "{}", learned());
+        ann.abandon(&slug, "nor does this").expect("abandoned");
+        assert_eq!(listed(), [path.as_str()]);
+        assert!(ann.kb_show(&path).expect("shown").contains("::1"));
+        let merge = ann.kb_merge("ports").expect("made");
+        let shown = ann.show(&merge, &ann.see().expect("seen")).expect("shown");
+        assert!(shown.plan.contains(&path), "{}", shown.plan);
+    }
+}
+
+#[test]
 fn what_merges_knowledge_is_told_with_the_knowledge_that_it_changes() {
     let lab = Lab::new();
     let ann = work(&lab.clone_named("ann"));
