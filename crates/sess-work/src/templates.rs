@@ -136,8 +136,11 @@ fn plan(name: &str, own: Option<&str>, values: Value, asked_for: &Brief) -> Resu
 
 pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<String> {
     let criterion = |text: &String| Criterion { text: one_line(text), done: false };
+    // By that name it is for nothing else.
+    let kind = if slug.is_kb() { WorkKind::KbMerge } else { WorkKind::Standard };
     let asked_for = Brief {
         title: one_line(&draft.title),
+        kind,
         parent: draft.parent.clone(),
         depends: draft.depends.clone(),
         labels: draft.labels.iter().map(|word| one_line(word)).collect(),

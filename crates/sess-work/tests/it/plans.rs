@@ -380,6 +380,32 @@ fn only_what_is_named_and_said_to_merge_knowledge_may_change_it() {
 }
 
 #[test]
+fn what_is_named_to_merge_knowledge_is_of_that_kind_from_the_beginning() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug: sess_work::Slug = "kb-2025-10-14-merge-x".parse().expect("a slug");
+    let plain = MERGING.replace("kb-merge", "standard");
+    let refused = own.draft(Some(&slug), &Draft::default(), Some(&plain)).expect_err("it is not of the kind");
+    assert_eq!(refused.kind, Kind::Policy, "{refused}");
+    assert!(refused.message().contains("`kind: kb-merge`"), "{refused}");
+    let draft = Draft {
+        title: "Merge x".to_owned(),
+        context: Some("Because.".to_owned()),
+        criteria: vec!["It is merged".to_owned()],
+        ..Draft::default()
+    };
+    own.draft(Some(&slug), &draft, None).expect("drafted");
+    own.ready(&slug).expect("ready");
+    let row = own.list(&own.see().expect("seen")).expect("listed").remove(0);
+    assert_eq!((row.kind, row.title.as_str()), (sess_work::WorkKind::KbMerge, "Merge x"));
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+    fs::create_dir_all(place.join("_AGENTS/knowledge")).expect("made");
+    fs::write(place.join("_AGENTS/knowledge/x.md"), "# X\n").expect("written");
+    lab.git(&place, &["add", "_AGENTS/knowledge"]);
+    work(&place).hook("pre-commit", &[]).expect("that is what it is for");
+}
+
+#[test]
 fn a_template_with_the_kind_alone_opens_no_knowledge() {
     let lab = Lab::new();
     with_templates(&lab, &[("SESSION.md.j2", MERGING)]);
