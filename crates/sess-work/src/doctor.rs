@@ -6,7 +6,7 @@ use crate::{
     Brief, Claim, Land, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, Standing, State,
     Work,
     claim::folded,
-    listing::without_plan,
+    listing::{circles, told_around, without_plan},
     projecting::{ENV_FILE, Step, message},
     tree::Edit,
 };
@@ -91,6 +91,16 @@ impl Work {
         self.find_workspaces(seen, &mut findings)?;
         self.find_branches(seen, &mut findings)?;
         self.find_plans(seen, &mut findings)?;
+        for around in circles(&self.list(seen)?) {
+            // Once, and not by each of those that are on the way.
+            if around.iter().all(|slug| *slug >= around[0]) {
+                let first = &around[0];
+                findings.push(format!(
+                    "{first} can never be claimed, because {}: run `sess work edit {first}`",
+                    told_around(&around)
+                ));
+            }
+        }
         Ok(Checkup { rows, findings })
     }
 

@@ -1,5 +1,7 @@
 //! What there is, a row a session.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use serde::Serialize;
 use sess_core::Timestamp;
 
@@ -114,6 +116,46 @@ pub(crate) fn trouble(slug: &Slug, seen: &Seen) -> Option<String> {
     Some(format!("{what}: `sess work doctor --repair` repairs that"))
 }
 
+/// Returns for each session that waits for itself, by way of others, whom it waits for, from itself to itself.
+pub(crate) fn circles(rows: &[Row]) -> Vec<Vec<Slug>> {
+    let known: BTreeMap<&str, &Row> = rows.iter().map(|row| (row.slug.as_str(), row)).collect();
+    let waiting = rows.iter().filter(|row| !row.waits_for.is_empty());
+    waiting.filter_map(|row| circle(row, &known)).collect()
+}
+
+fn circle(row: &Row, known: &BTreeMap<&str, &Row>) -> Option<Vec<Slug>> {
+    // The shortest way is found first.
+    let (mut found, mut reached_from) = (VecDeque::from([row]), BTreeMap::new());
+    while let Some(next) = found.pop_front() {
+        for other in &next.waits_for {
+            if *other == row.slug.as_str() {
+                let mut around = vec![row.slug.clone()];
+                let mut at = next;
+                while at.slug != row.slug {
+                    around.push(at.slug.clone());
+                    at = reached_from[at.slug.as_str()];
+                }
+                around.push(row.slug.clone());
+                around.reverse();
+                return Some(around);
+            }
+            if let Some(other) = known.get(other.as_str())
+                && !reached_from.contains_key(other.slug.as_str())
+            {
+                reached_from.insert(other.slug.as_str(), next);
+                found.push_back(other);
+            }
+        }
+    }
+    None
+}
+
+/// Says that nobody can ever claim a session, because it waits for itself.
+pub(crate) fn told_around(around: &[Slug]) -> String {
+    let slugs: Vec<&str> = around.iter().map(Slug::as_str).collect();
+    format!("it waits for itself ({})", slugs.join(", "))
+}
+
 impl Work {
     /// Returns every session, in the order of the states and then of the slugs.
     pub fn list(&self, seen: &Seen) -> Result<Vec<Row>> {
@@ -143,6 +185,13 @@ impl Work {
             rows.extend(self.row(slug, seen, text(plan).as_deref(), text(log).as_deref())?);
         }
         rows.sort_by(|one, other| (one.state, &one.slug).cmp(&(other.state, &other.slug)));
+        for around in circles(&rows) {
+            let row = rows.iter_mut().find(|row| row.slug == around[0]);
+            if let Some(row) = row.filter(|row| row.note.is_none()) {
+                row.note =
+                    Some(format!("{}: `sess work edit {}` can change that", told_around(&around), row.slug));
+            }
+        }
         Ok(rows)
     }
 

@@ -424,3 +424,37 @@ fn a_template_with_the_kind_alone_opens_no_knowledge() {
     assert_eq!(refused.kind, Kind::Policy, "{refused}");
     assert!(refused.message().contains("_AGENTS/knowledge/z.md"), "{refused}");
 }
+
+#[test]
+fn plans_that_wait_for_each_other_are_told() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let [one, two, three] = ["one", "two", "three"].map(|title| planned(&own, title));
+    let wait = |slug: &sess_work::Slug, depends: &str| {
+        let text = format!(
+            "---\ndepends: [{depends}]\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n"
+        );
+        own.edit(slug, None, &text).expect("edited");
+    };
+    wait(&one, two.as_str());
+    wait(&three, one.as_str());
+    let told = || {
+        let rows = own.list(&own.see().expect("seen")).expect("listed");
+        let note = |slug: &sess_work::Slug| {
+            rows.iter().find(|row| row.slug == *slug).and_then(|row| row.note.clone())
+        };
+        ([&one, &two, &three].map(note), own.doctor(false).expect("checked").findings)
+    };
+    assert_eq!(told(), ([None, None, None], Vec::new()), "none waits for itself");
+    wait(&two, one.as_str());
+    let ([note_one, note_two, note_three], findings) = told();
+    let around = |slug: &sess_work::Slug, other: &sess_work::Slug| {
+        format!("waits for itself ({slug}, {other}, {slug})")
+    };
+    assert!(note_one.is_some_and(|note| note.contains(&around(&one, &two))));
+    assert!(note_two.is_some_and(|note| note.contains(&around(&two, &one))));
+    assert_eq!(note_three, None, "it waits for others, who have to be told");
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let edit = format!("run `sess work edit {one}`");
+    assert!(findings[0].contains(&around(&one, &two)) && findings[0].ends_with(&edit), "{findings:?}");
+}
