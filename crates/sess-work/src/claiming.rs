@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use sess_core::Timestamp;
 
 use crate::{
-    Amendment, Brief, Claim, Error, Kind, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug,
-    State, Verb, Work,
+    Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
+    Slug, State, Verb, Work,
     brief::plain_ended,
     projecting::{ENV_FILE, Step, message},
     repo::{CLAIMS, random_hex},

@@ -203,7 +203,7 @@ impl Work {
         Ok(moved)
     }
 
-    fn branch_rejected(&self, slug: &Slug, words: &str) -> Error {
+    pub(crate) fn branch_rejected(&self, slug: &Slug, words: &str) -> Error {
         let (branch, remote) = (slug.branch(), self.repo.remote.as_deref());
         self.repo.denied(words).unwrap_or_else(|| {
             let place = remote.unwrap_or("this repository");
