@@ -23,7 +23,7 @@ use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
-use crate::{Entry, Foreign, Result, Told, catalogue::is_after_change, files, read};
+use crate::{Entry, Foreign, Result, Told, catalogue::is_after_change, files, is_in_one_file, read};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -393,7 +393,8 @@ impl Task<'_> {
         hits.problems.push((place, error.to_string()));
     }
 
-    /// Looks through a file as bytes. What is compressed or a database has to be read.
+    /// Looks through a file as bytes. What is compressed or a database has to be read, and so has what goes on in other
+    /// files.
     fn may_have(&self, session: &Foreign) -> Result<bool> {
         let path = &session.place.path;
         let is_plain = session.place.size_bytes.is_some()
@@ -406,9 +407,12 @@ impl Task<'_> {
         let mut chunk = vec![0; CHUNK_SIZE_BYTES + overlap];
         let mut kept = 0;
         loop {
-            let read = file.read(&mut chunk[kept..]).map_err(io)?;
-            if read == 0 || self.stop.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Relaxed) {
                 return Ok(false);
+            }
+            let read = file.read(&mut chunk[kept..]).map_err(io)?;
+            if read == 0 {
+                return Ok(!is_in_one_file(session));
             }
             let filled = kept + read;
             if pattern.is_match(&chunk[..filled]) {

@@ -1333,3 +1333,35 @@ async fn directories_and_branches_are_masked_wherever_rows_leave() {
     assert!(handed.bundle.contains(secret));
     assert_eq!((handed.dir.as_deref(), handed.session.cwd.as_deref()), (Some(&*place), Some(&*place)));
 }
+
+/// Writes a rollout of Codex: what it says of itself, and the records that follow, one a second from noon on.
+fn write_codex(machine: &Machine, ids: &str, meta: &Value, records: &[Value]) {
+    let dir = machine.home.path().join(".codex/sessions/2026/11/12");
+    fs::create_dir_all(&dir).expect("made");
+    let meta = serde_json::json!({"type": "session_meta", "payload": meta});
+    let mut text = String::new();
+    for (place, record) in std::iter::once(&meta).chain(records).enumerate() {
+        let mut record = record.clone();
+        if record.get("timestamp").is_none() {
+            record["timestamp"] = format!("2026-11-12T12:00:{place:02}Z").into();
+        }
+        text += &format!("{record}\n");
+    }
+    fs::write(dir.join(format!("rollout-2026-11-12T12-00-00-{ids}.jsonl")), text).expect("written");
+}
+
+/// Returns what a person said to Codex, or what it answered.
+fn codex_said(kind: &str, text: &str) -> Value {
+    serde_json::json!({"type": "event_msg", "payload": {"type": kind, "message": text}})
+}
+
+#[tokio::test]
+async fn what_a_thread_of_codex_has_in_another_file_is_found() {
+    let machine = Machine::of(&[]);
+    let records = [codex_said("user_message", "a ripe kumquat"), codex_said("agent_message", "quite")];
+    write_codex(&machine, "019a0001", &serde_json::json!({"id": "019a0001"}), &records);
+    let base = serde_json::json!({"thread_id": "019a0001", "end_ordinal_exclusive": 3});
+    let meta = serde_json::json!({"id": "019a0001", "history_base": base});
+    write_codex(&machine, "019a0001_019a0002", &meta, &[codex_said("user_message", "on")]);
+    assert_eq!(machine.found(words("kumquat")).await, ["codex:019a0001 1: a ripe kumquat"]);
+}
