@@ -59,8 +59,9 @@ pub(super) struct Reading<'a, 'b> {
     last: Timestamp,
     model: Option<String>,
     is_taken_back: bool,
-    /// Which sub-agents were told of already.
-    children: HashSet<String>,
+    /// Which sub-agents were told of already, and whether by what was taken back: whoever is asked once more is told of
+    /// once more.
+    children: HashSet<(String, bool)>,
     /// Calls that start a sub-agent, whose result names it.
     spawns: HashSet<String>,
     /// The threads of agents that are known by their path.
@@ -289,7 +290,7 @@ impl<'a, 'b> Reading<'a, 'b> {
 
     /// Marks where a sub-agent ran, once.
     fn child(&mut self, thread: &str) -> ControlFlow<()> {
-        if !self.children.insert(thread.to_owned()) {
+        if !self.children.insert((thread.to_owned(), self.is_taken_back)) {
             return GO_ON;
         }
         let Some(id) = session_id(thread) else { return GO_ON };
