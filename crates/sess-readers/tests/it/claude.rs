@@ -336,3 +336,24 @@ fn a_reply_that_was_taken_back_stays_so_whatever_its_id() {
         assert_eq!(words(&listed(home.path())), "Hello a (taken) (back) b c");
     }
 }
+
+#[test]
+fn what_was_typed_while_the_agent_was_at_work_may_be_made_of_parts() {
+    let queued = |prompt: Value| {
+        let mut record = said(2, Some("u1"), "attachment", "");
+        record["attachment"] = json!({"type": "queued_command", "prompt": prompt});
+        record
+    };
+    let image =
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let check = |prompt: Value, expected: &str| {
+        let home = home(&[queued(prompt)]);
+        assert_eq!(words(&listed(home.path())), expected);
+    };
+    check(json!("look"), "Hello look");
+    check(json!([{"type": "text", "text": "look"}, image]), "Hello look image");
+    check(json!([image]), "Hello image");
+    check(json!([{"type": "text", "text": "<system-reminder>x</system-reminder>"}]), "Hello");
+    check(json!([]), "Hello");
+    check(json!(null), "Hello");
+}
