@@ -85,12 +85,13 @@ impl Reader for Codex {
     }
 }
 
-/// Returns the rollouts that count, one a thread, and whether each is archived.
+/// Returns the rollouts that count, and whether each is archived: one a thread, or all that count alike.
 ///
 /// A plain file counts before its compressed copy, one in use before an archived one, and of a
-/// thread that was reverted the rollout that Codex goes on with.
+/// thread that was reverted the rollout that Codex goes on with. Of files of one rollout no name says which
+/// that is.
 fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollout, bool)> {
-    let mut found: HashMap<String, (Rollout, bool)> = HashMap::new();
+    let mut found: HashMap<String, Vec<(Rollout, bool)>> = HashMap::new();
     let mut order = Vec::new();
     for (dir, is_archived) in [("sessions", false), ("archived_sessions", true)] {
         let top = root.join(dir);
@@ -99,23 +100,30 @@ fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollou
         rollout::each(&mut entries, &top, &mut |rollout| match found.entry(rollout.thread.clone()) {
             Slot::Vacant(slot) => {
                 order.push(rollout.thread.clone());
-                slot.insert((rollout, is_archived));
+                slot.insert(vec![(rollout, is_archived)]);
             }
             Slot::Occupied(mut slot) => {
-                let (before, was_archived) = slot.get();
+                let before = slot.get_mut();
                 let named = index.rollout(&rollout.thread);
-                let rank = |rollout: &Rollout, is_archived: bool| {
+                let rank = |(rollout, is_archived): &(Rollout, bool)| {
                     let is_named = named.is_some_and(|named| rollout.is_called(named));
                     let is_file = rollout.is_file();
                     (is_file, is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
                 };
-                if rank(&rollout, is_archived) > rank(before, *was_archived) {
-                    slot.insert((rollout, is_archived));
+                let is_like = |other: &(Rollout, bool)| {
+                    let (is_file, is_named, _, id, is_plain) = rank(other);
+                    (is_file, is_named, id, is_plain)
+                };
+                let rollout = (rollout, is_archived);
+                if before.iter().any(|before| is_like(before) == is_like(&rollout)) {
+                    before.push(rollout);
+                } else if before.iter().all(|before| rank(&rollout) > rank(before)) {
+                    *before = vec![rollout];
                 }
             }
         });
     }
-    order.into_iter().filter_map(|thread| found.remove(&thread)).collect()
+    order.into_iter().filter_map(|thread| found.remove(&thread)).flatten().collect()
 }
 
 /// Names a session by the ends of its file; nothing when nobody said anything in it.

@@ -368,3 +368,26 @@ fn a_thread_whose_ends_are_of_the_model_alone_is_listed() {
         assert_eq!((&*sessions[0].title, &*at), (title, "2026-11-10T12:00:30Z"));
     }
 }
+
+#[test]
+fn of_two_files_of_one_rollout_the_one_that_was_changed_last_counts_and_the_other_is_told_of() {
+    let dirs = ["sessions/2026/11/10", "sessions/2026/11/11", "archived_sessions"];
+    let check = |older: &str, newer: &str| {
+        let temp = home();
+        for (dir, text, second) in [(older, "older", 0), (newer, "newer", 9)] {
+            rollout(temp.path(), dir, A, 0, &[meta(A, &json!({})), ask(text)]);
+            let name = format!("rollout-2026-11-10T12-00-00-{A}.jsonl");
+            let file = fs::File::options().write(true).open(temp.path().join(".codex").join(dir).join(name));
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_794_480_000 + second);
+            file.and_then(|file| file.set_modified(at)).expect("touched");
+        }
+        let (sessions, problems) = list(temp.path());
+        assert_eq!((sessions.len(), words(&sessions[0]).as_str()), (1, "newer"), "{older} {newer}");
+        assert_eq!(sessions[0].is_archived, newer == "archived_sessions");
+        let is_told = problems[0].contains(older) && problems[0].ends_with("what is in it is left out");
+        assert!(problems.len() == 1 && is_told, "{problems:?}");
+    };
+    for older in dirs {
+        dirs.into_iter().filter(|newer| *newer != older).for_each(|newer| check(older, newer));
+    }
+}
