@@ -137,7 +137,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let mut meta = None;
     let mut updated_at = None;
     for line in ends.head().chain(ends.tail()) {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+        let Ok(line) = Line::read(line) else { continue };
         if line.kind == "session_meta" {
             // Those that a fork copied name other threads.
             meta = meta.or_else(|| line.meta().filter(|meta| meta.is_of(&rollout.thread)));
@@ -162,13 +162,12 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Line<'_>>(line).is_ok_and(|line| line.is_of_a_kind())
+    Line::read(line).is_ok_and(|line| line.is_of_a_kind())
 }
 
-/// Tells whether a line says when something happened.
+/// Tells whether a line says when something happened, or is of a release that did not write that.
 fn is_dated(line: &[u8]) -> bool {
-    let line = serde_json::from_slice::<Line<'_>>(line);
-    line.is_ok_and(|line| line.kind != "session_meta" && line.at.is_some())
+    Line::read(line).is_ok_and(|line| line.kind != "session_meta" && (line.at.is_some() || line.is_bare))
 }
 
 /// What the first lines of a thread say.
@@ -190,7 +189,7 @@ impl Opening {
     /// Sees a line, and tells whether it knows the title.
     fn see(&mut self, line: &[u8]) -> bool {
         if self.title.is_none()
-            && let Ok(line) = serde_json::from_slice::<Line<'_>>(line)
+            && let Ok(line) = Line::read(line)
         {
             self.title = record::opening(&line);
             self.is_spoken = self.is_spoken || self.title.is_some() || speaks(&line);
@@ -236,7 +235,7 @@ fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
 fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
     let mut found = None;
     files::opening(Lines::of_any(path)?, |line| {
-        let line = serde_json::from_slice::<Line<'_>>(line).ok();
+        let line = Line::read(line).ok();
         found = line.and_then(|line| line.meta()).filter(|meta| meta.is_of(thread));
         found.is_some()
     })?;
@@ -256,7 +255,7 @@ fn read_segment(
     let mut numbers = 0..;
     files::each(Lines::of_any(&segment.path)?, &mut told, |_, line| {
         let number = numbers.next()?;
-        let line = serde_json::from_slice::<Line<'_>>(line).ok()?;
+        let line = Line::read(line).ok()?;
         let ordinal = line.ordinal.unwrap_or(*next);
         *next = ordinal.saturating_add(1);
         let is_reverted = match segment.end {

@@ -24,7 +24,7 @@ impl Outline {
         let mut lines = Lines::of_any(path)?;
         let mut number = 0;
         while let Some(line) = lines.next()? {
-            if let Ok(line) = serde_json::from_slice::<Line<'_>>(line) {
+            if let Ok(line) = Line::read(line) {
                 outline.see(&line, number, &mut turns);
             }
             number += 1;

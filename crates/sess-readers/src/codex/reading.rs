@@ -21,8 +21,9 @@ use super::{
 use crate::{Entry, Foreign, Take, Told, json, session::session_id};
 
 /// Kinds of records that carry nothing a transcript shows.
-const SILENT: [&str; 8] = [
+const SILENT: [&str; 9] = [
     "session_meta",
+    "state",
     "world_state",
     "inter_agent_communication_metadata",
     "security_risk_score",
@@ -187,7 +188,10 @@ impl<'a, 'b> Reading<'a, 'b> {
                 }
                 self.reply(None, call)
             }
-            "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "tool_search_output" => {
                 let call = text("call_id");
                 let (content, is_error) = item::output(&payload);
                 if self.spawns.contains(&call) {

@@ -391,3 +391,35 @@ fn of_two_files_of_one_rollout_the_one_that_was_changed_last_counts_and_the_othe
         dirs.into_iter().filter(|newer| *newer != older).for_each(|newer| check(older, newer));
     }
 }
+
+#[test]
+fn a_rollout_of_the_first_releases_is_read() {
+    let temp = home();
+    let dir = temp.path().join(".codex/sessions/2025/05/07");
+    fs::create_dir_all(&dir).expect("made");
+    let message = |role: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]});
+    let state = json!({"record_type": "state"});
+    let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"});
+    let records = [
+        json!({"id": A, "timestamp": "2025-05-07T17:24:21.123Z", "instructions": null, "git": {"branch": "main"}}),
+        state.clone(),
+        message("user", "why?"),
+        state.clone(),
+        json!({"type": "reasoning", "id": "r1", "summary": []}),
+        call,
+        json!({"type": "function_call_output", "call_id": "c1", "output": "printed"}),
+        message("assistant", "because"),
+        state,
+    ];
+    let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+    fs::write(dir.join(format!("rollout-2025-05-07T17-24-21-{A}.jsonl")), text).expect("written");
+    let (sessions, problems) = list(temp.path());
+    assert_eq!((sessions.len(), problems.len()), (1, 0), "{problems:?}");
+    let session = &sessions[0];
+    let began = session.created_at.map(|at| at.to_string());
+    assert_eq!((&*session.title, session.branch.as_deref()), ("why?", Some("main")));
+    assert_eq!(began.as_deref(), Some("2025-05-07T17:24:21.123Z"));
+    assert_eq!(words(session), "why? shell printed because");
+    let (_, counts) = told(session);
+    assert_eq!((counts.bad, counts.unknown), (0, 0));
+}
