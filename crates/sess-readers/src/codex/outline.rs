@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, ops::Range, path::Path};
 
-use super::record::Line;
+use super::record::{self, Line, Turn};
 use crate::{Result, files::Lines, session::name};
 
 /// A few bytes a tool call and a turn; the rest does not grow with the file.
@@ -33,32 +33,28 @@ impl Outline {
     }
 
     fn see(&mut self, line: &Line<'_>, number: u64, turns: &mut Vec<u64>) {
-        let Some(gist) = line.gist() else { return };
-        match (&*line.kind, &*gist.kind) {
-            ("event_msg", "user_message") => {
-                self.has_prompts = true;
-                turns.push(number);
-            }
-            ("event_msg", "agent_message") => self.has_answers = true,
-            ("event_msg", "agent_reasoning" | "agent_reasoning_raw_content") => self.has_reasoning = true,
-            ("event_msg", "item_completed") => match gist.item.as_ref().map_or("", |item| &*item.kind) {
-                "UserMessage" => {
-                    self.has_prompts = true;
-                    turns.push(number);
-                }
-                "AgentMessage" => self.has_answers = true,
-                "Reasoning" => self.has_reasoning = true,
-                _ => {}
-            },
-            ("event_msg", "thread_rolled_back") => {
-                let count = usize::try_from(gist.num_turns.unwrap_or(0)).unwrap_or(usize::MAX);
-                let left = turns.len().saturating_sub(count);
+        match record::turn(line) {
+            Some(Turn::Begins) => turns.push(number),
+            Some(Turn::RolledBack(count)) => {
+                let left = turns.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
                 if let Some(first) = turns.get(left) {
                     self.rolled_back.push(*first..number);
                     turns.truncate(left);
                 }
             }
-            ("inter_agent_communication", _) => turns.push(number),
+            None => {}
+        }
+        let Some(gist) = line.gist() else { return };
+        match (&*line.kind, &*gist.kind) {
+            ("event_msg", "user_message") => self.has_prompts = true,
+            ("event_msg", "agent_message") => self.has_answers = true,
+            ("event_msg", "agent_reasoning" | "agent_reasoning_raw_content") => self.has_reasoning = true,
+            ("event_msg", "item_completed") => match gist.item.as_ref().map_or("", |item| &*item.kind) {
+                "UserMessage" => self.has_prompts = true,
+                "AgentMessage" => self.has_answers = true,
+                "Reasoning" => self.has_reasoning = true,
+                _ => {}
+            },
             ("compacted", _) => self.has_compactions = true,
             ("response_item", kind) if kind.ends_with("_call") => {
                 self.calls.extend(gist.call_id.as_deref().or(gist.id.as_deref()).map(name));

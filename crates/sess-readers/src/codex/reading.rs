@@ -17,6 +17,7 @@ use super::{
     item::{self, Done},
     outline::Outline,
     record::{Line, Meta, has_payload},
+    titled,
 };
 use crate::{Entry, Foreign, Take, Told, json, session::session_id};
 
@@ -54,6 +55,8 @@ const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
 pub(super) struct Reading<'a, 'b> {
     take: &'a mut Take<'b>,
     pub told: Told,
+    /// The title that the first prompt makes that was not taken back.
+    pub title: Option<String>,
     /// A reply that may go on in the next record.
     pending: Option<Entry>,
     /// When the last record was written: one without a time belongs there.
@@ -75,6 +78,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         Self {
             take,
             told: Told::default(),
+            title: None,
             pending: None,
             last: session.began_at(),
             model: None,
@@ -363,6 +367,12 @@ impl<'a, 'b> Reading<'a, 'b> {
             return GO_ON;
         }
         self.flush()?;
+        if body.role == Role::User && !self.is_taken_back && self.title.is_none() {
+            self.title = body.content.iter().find_map(|block| match block {
+                Block::Text { text } => titled(text),
+                _ => None,
+            });
+        }
         (self.take)(Entry { id, body, is_taken_back: self.is_taken_back })
     }
 

@@ -188,6 +188,27 @@ pub(super) fn speaks(line: &Line<'_>) -> bool {
     }
 }
 
+/// What a record is to the turns of a thread.
+pub(super) enum Turn {
+    Begins,
+    /// So many were taken back.
+    RolledBack(u64),
+}
+
+/// Tells what a record is to the turns of its thread.
+pub(super) fn turn(line: &Line<'_>) -> Option<Turn> {
+    if !matches!(&*line.kind, "event_msg" | "inter_agent_communication") {
+        return None;
+    }
+    let gist = line.gist()?;
+    match (&*line.kind, &*gist.kind) {
+        ("event_msg", "user_message") | ("inter_agent_communication", _) => Some(Turn::Begins),
+        ("event_msg", "item_completed") if gist.item.as_ref()?.kind == "UserMessage" => Some(Turn::Begins),
+        ("event_msg", "thread_rolled_back") => Some(Turn::RolledBack(gist.num_turns.unwrap_or(0))),
+        _ => None,
+    }
+}
+
 /// Returns the title that a record makes when it is the first prompt.
 pub(super) fn opening(line: &Line<'_>) -> Option<String> {
     // Most records are none: they need not be parsed.

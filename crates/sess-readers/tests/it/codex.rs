@@ -423,3 +423,61 @@ fn a_rollout_of_the_first_releases_is_read() {
     let (_, counts) = told(session);
     assert_eq!((counts.bad, counts.unknown), (0, 0));
 }
+
+/// Says what a thread is called: in a list, by all of its file, and in `told` where the list was not sure.
+fn titles(home: &Path, id: &str) -> [String; 3] {
+    let (sessions, problems) = list(home);
+    assert!(problems.is_empty(), "{problems:?}");
+    let session = sessions.into_iter().find(|session| session.id.as_str() == id).expect("listed");
+    let by_all = sess_readers::title(&session);
+    let read = told(&session).1.title.unwrap_or_else(|| session.title.clone());
+    [session.title, by_all, read]
+}
+
+#[test]
+fn a_thread_is_called_by_the_first_prompt_that_was_not_taken_back() {
+    let back = json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}});
+    let shown = |text| event("user_message", text);
+    let seen = |text: &str| {
+        response(
+            &json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}),
+        )
+    };
+    let short = [meta(A, &json!({})), seen("1"), shown("1"), say("a"), back, seen("2"), shown("2"), say("b")];
+    let check = |records: &[Value], expected: [&str; 3]| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, records);
+        assert_eq!(titles(temp.path(), A), expected);
+    };
+    check(&short, ["2"; 3]);
+    check(&short[..5], [""; 3]);
+    // Further down than a list looks.
+    let mut long = short.to_vec();
+    long.splice(4..4, vec![say(&"x".repeat(1_000)); 200]);
+    check(&long, ["1", "2", "2"]);
+}
+
+#[test]
+fn a_thread_that_goes_on_where_a_file_ended_is_called_by_the_first_prompt_in_that() {
+    let temp = home();
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("a1"), say("a2"), ask("wrong")]);
+    let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 3}});
+    rollout(temp.path(), "sessions", &format!("{A}_{B}"), 3, &[meta(A, &base), ask("a3")]);
+    assert_eq!(titles(temp.path(), A), ["a1"; 3]);
+    let base = json!({"history_base": {"thread_id": B, "end_ordinal_exclusive": 4}});
+    rollout(temp.path(), "sessions", C, 4, &[meta(C, &base), ask("c1")]);
+    assert_eq!(titles(temp.path(), C), ["a1"; 3]);
+    let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 1}});
+    rollout(temp.path(), "sessions", C, 1, &[meta(C, &base), ask("c1")]);
+    assert_eq!(titles(temp.path(), C), ["c1"; 3]);
+}
+
+#[test]
+fn a_sub_agent_is_called_by_its_own_first_prompt() {
+    let temp = home();
+    let source =
+        json!({"parent_thread_id": A, "agent_nickname": "Kepler", "subagent_history_start_ordinal": 3});
+    let records = [meta(B, &source), ask("of the parent"), say("to the parent"), ask("task"), say("done")];
+    rollout(temp.path(), "sessions", B, 0, &records);
+    assert_eq!(titles(temp.path(), B), ["task"; 3]);
+}
