@@ -319,7 +319,7 @@ fn read_segment(
         };
         if ordinal >= own_from {
             let is_taken_back = is_reverted || outline.is_rolled_back(number);
-            flow = reading.record(&line, &outline, is_taken_back);
+            flow = reading.record(&line, (&outline, number), is_taken_back);
         }
         Some(flow)
     })?;

@@ -43,7 +43,8 @@ impl Opening {
             return;
         }
         self.is_spoken = self.is_spoken || speaks(line);
-        match record::turn(line) {
+        let gist = line.gist();
+        match gist.as_ref().and_then(|gist| record::turn(line, gist)) {
             Some(Turn::Begins) => {
                 self.has_turns = true;
                 // Those behind the first title are only counted.

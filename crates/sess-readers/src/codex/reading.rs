@@ -104,7 +104,7 @@ impl<'a, 'b> Reading<'a, 'b> {
     pub(super) fn record(
         &mut self,
         line: &Line<'_>,
-        outline: &Outline,
+        (outline, number): (&Outline, u64),
         is_taken_back: bool,
     ) -> ControlFlow<()> {
         self.last = line.at.unwrap_or(self.last);
@@ -126,7 +126,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         };
         match &*line.kind {
             "event_msg" => self.event(payload, outline),
-            "response_item" => self.response(payload, outline),
+            "response_item" => self.response(payload, (outline, number)),
             "turn_context" => {
                 self.model = json::field(&payload, "model").map(str::to_owned).or(self.model.take());
                 GO_ON
@@ -169,17 +169,29 @@ impl<'a, 'b> Reading<'a, 'b> {
     }
 
     /// What the model saw, as far as the person did not see it too.
-    fn response(&mut self, mut payload: Value, outline: &Outline) -> ControlFlow<()> {
+    fn response(&mut self, mut payload: Value, (outline, number): (&Outline, u64)) -> ControlFlow<()> {
         let text = |name: &str| json::field(&payload, name).unwrap_or_default().to_owned();
         match &*text("type") {
             "message" => match &*text("role") {
-                "user" if !outline.has_prompts => {
-                    let body = self.said(item::content(payload.get("content"), asked));
+                "user" => {
+                    let mut content = item::content(payload.get("content"), asked);
+                    // Beside what the person saw stands what Codex told the model in the person's name.
+                    let is_hidden =
+                        |block: &Block| matches!(block, Block::Text { text } if text.starts_with('<'));
+                    content.retain(|block| !outline.has_shown || !is_hidden(block));
+                    if outline.has_prompt(number, &content) {
+                        return GO_ON;
+                    }
+                    let body = self.said(content);
                     self.give(None, body)
                 }
-                "assistant" if !outline.has_answers => item::content(payload.get("content"), |text| text)
-                    .into_iter()
-                    .try_for_each(|block| self.reply(None, block)),
+                "assistant" => {
+                    let content = item::content(payload.get("content"), |text| text);
+                    if outline.has_answer(number, &content) {
+                        return GO_ON;
+                    }
+                    content.into_iter().try_for_each(|block| self.reply(None, block))
+                }
                 _ => GO_ON,
             },
             "agent_message" => self.peer(&payload),

@@ -56,6 +56,8 @@ pub(super) struct Gist<'a> {
     pub id: Option<String>,
     #[serde(deserialize_with = "lenient::count")]
     pub num_turns: Option<u64>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub role: Option<String>,
     #[serde(borrow)]
     pub item: Option<ItemGist<'a>>,
 }
@@ -196,11 +198,7 @@ pub(super) enum Turn {
 }
 
 /// Tells what a record is to the turns of its thread.
-pub(super) fn turn(line: &Line<'_>) -> Option<Turn> {
-    if !matches!(&*line.kind, "event_msg" | "inter_agent_communication") {
-        return None;
-    }
-    let gist = line.gist()?;
+pub(super) fn turn(line: &Line<'_>, gist: &Gist<'_>) -> Option<Turn> {
     match (&*line.kind, &*gist.kind) {
         ("event_msg", "user_message") | ("inter_agent_communication", _) => Some(Turn::Begins),
         ("event_msg", "item_completed") if gist.item.as_ref()?.kind == "UserMessage" => Some(Turn::Begins),

@@ -481,3 +481,35 @@ fn a_sub_agent_is_called_by_its_own_first_prompt() {
     rollout(temp.path(), "sessions", B, 0, &records);
     assert_eq!(titles(temp.path(), B), ["task"; 3]);
 }
+
+#[test]
+fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
+    let message = |role: &str, text: &str| {
+        response(&json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}))
+    };
+    let (asked, answered) = (|text| message("user", text), |text| message("assistant", text));
+    let (ask, say) = (|text| event("user_message", text), |text| event("agent_message", text));
+    let check = |records: &[Value], expected: &str| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], records].concat());
+        assert_eq!(read(temp.path(), A), expected);
+    };
+    let old = [asked("1"), answered("2")];
+    let new = [asked("3"), ask("3"), answered("4"), say("4")];
+    let started = event("task_started", "");
+    check(&[&old[..], &new].concat(), "1 2 3 4");
+    check(&[&old[..], &[started.clone()], &new].concat(), "1 2 3 4");
+    check(&[&new[..], &old].concat(), "3 4 1 2");
+    check(&[&new[..], &old, &new, &old].concat(), "3 4 1 2 3 4 1 2");
+    // What Codex says in the person's place is not what the person says.
+    let hidden = asked("<user_action>hidden</user_action>");
+    check(&[&new[..], &[hidden, answered("5")]].concat(), "3 4 5");
+    check(&[&new[..], &[asked("Warning: hidden"), answered("5"), say("5")]].concat(), "3 4 5");
+    // Releases that wrote down what the model said in both ways, and what it was asked in one.
+    check(&[asked("1"), answered("2"), say("2")], "1 2");
+    // A prompt that came while the model was at work is written between what it said and what was shown of that.
+    check(&[ask("3"), say("4"), ask("6"), answered("4"), asked("6"), say("7"), answered("7")], "3 4 6 7");
+    // A message is shown in one way or in two.
+    let item = item("AgentMessage", "4");
+    check(&[asked("3"), ask("3"), answered("4"), item], "3 4");
+}
