@@ -13,7 +13,7 @@ use memchr::memmem;
 use serde_json::Value;
 use sess_core::{
     Source, Timestamp,
-    message::{Provenance, Role, Usage},
+    message::{Block, Provenance, Role, Usage},
 };
 
 use self::{
@@ -255,6 +255,14 @@ fn typed(part: &Value) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.into_owned())
 }
 
+/// Returns the block that a part of a prompt is.
+fn prompted(part: Value) -> Option<Block> {
+    match json::field(&part, "type") {
+        Some("text") => typed(&part).map(json::text),
+        _ => block(part),
+    }
+}
+
 fn without_wrappers(text: &str) -> Cow<'_, str> {
     if text.contains('<') { json::without_wrappers(text, &WRAPPERS) } else { Cow::Borrowed(text) }
 }
@@ -286,13 +294,11 @@ impl Reading<'_, '_> {
             "user" if record.is_hidden() || record.is_compact_summary => ControlFlow::Continue(()),
             "user" => self.user(record, record.message()?, is_taken_back),
             "attachment" => {
-                let prompt = record.queued_prompt().unwrap_or_default();
-                let text = without_wrappers(&prompt);
-                if text.trim().is_empty() {
+                let mut body = json::empty(Role::User, self.last);
+                body.content.extend(record.queued_prompt().into_iter().flatten().filter_map(prompted));
+                if body.content.is_empty() {
                     return Some(ControlFlow::Continue(()));
                 }
-                let mut body = json::empty(Role::User, self.last);
-                body.content.push(json::text(text));
                 self.give(Entry { id, body, is_taken_back })
             }
             "system" if record.subtype.as_deref() == Some("compact_boundary") => {
@@ -327,8 +333,7 @@ impl Reading<'_, '_> {
                     let body = json::tool_result(call, content, is_error, self.last);
                     self.give(Entry { id: id.clone(), body, is_taken_back })?;
                 }
-                Some("text") => said.content.extend(typed(&part).map(json::text)),
-                _ => said.content.extend(block(part)),
+                _ => said.content.extend(prompted(part)),
             }
         }
         if said.content.is_empty() {

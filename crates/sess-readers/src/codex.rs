@@ -7,6 +7,7 @@
 
 mod index;
 mod item;
+mod opening;
 mod outline;
 mod reading;
 mod record;
@@ -23,6 +24,7 @@ use sess_core::Source;
 
 use self::{
     index::Index,
+    opening::{Opening, may_be_prompt},
     outline::Outline,
     reading::Reading,
     record::{Line, Meta, speaks},
@@ -48,9 +50,10 @@ impl Reader for Codex {
     fn list(&self, homes: &Homes, listing: &mut Listing<'_>) {
         let root = homes.codex();
         let index = Index::of(&root, listing);
-        for (rollout, is_archived) in current(&root, &index, listing) {
+        let Rollouts { counting, paths } = current(&root, &index, listing);
+        for (rollout, is_archived) in counting {
             listing.visit(&rollout.path, || {
-                let mut found = session(&rollout)?;
+                let mut found = session(&rollout, &paths)?;
                 if let Some(session) = &mut found {
                     session.is_archived = is_archived;
                 }
@@ -58,6 +61,27 @@ impl Reader for Codex {
             });
         }
         listing.decorate(|session| index.decorate(session));
+    }
+
+    fn title(&self, session: &Foreign) -> Result<Option<String>> {
+        let (segments, _) = segments(&session.place.path)?;
+        let own_from = segments.last().map_or(0, |last| last.meta.own_from());
+        for segment in &segments {
+            let end = segment.end.map_or(u64::MAX, |(end, _)| end);
+            let mut opening = Opening::new(own_from..end);
+            let mut lines = Lines::of_any(&segment.path)?;
+            while let Some(line) = lines.next()? {
+                if may_be_prompt(line) {
+                    opening.see(line);
+                } else {
+                    opening.pass();
+                }
+            }
+            if let Some(title) = opening.title() {
+                return Ok(Some(title.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     fn read(&self, session: &Foreign, take: &mut Take<'_>) -> Result<Told> {
@@ -74,6 +98,8 @@ impl Reader for Codex {
             }
         }
         let _ = reading.flush();
+        // One that the index names is called that.
+        reading.told.title = reading.title.take().filter(|_| !session.is_title_sure);
         Ok(reading.told)
     }
 
@@ -85,41 +111,65 @@ impl Reader for Codex {
     }
 }
 
-/// Returns the rollouts that count, one a thread, and whether each is archived.
+/// The files of all threads.
+struct Rollouts {
+    /// Those that count, and whether each is archived: one a thread, or all that count alike.
+    counting: Vec<(Rollout, bool)>,
+    /// Where each rollout is: a thread may begin in one that does not count.
+    paths: HashMap<String, PathBuf>,
+}
+
+/// Returns the rollouts there are, and which of them count.
 ///
 /// A plain file counts before its compressed copy, one in use before an archived one, and of a
-/// thread that was reverted the rollout that Codex goes on with.
-fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Vec<(Rollout, bool)> {
-    let mut found: HashMap<String, (Rollout, bool)> = HashMap::new();
+/// thread that was reverted the rollout that Codex goes on with. Of files of one rollout no name says which
+/// that is.
+fn current(root: &Path, index: &Index, listing: &mut Listing<'_>) -> Rollouts {
+    let mut paths: HashMap<String, PathBuf> = HashMap::new();
+    let mut found: HashMap<String, Vec<(Rollout, bool)>> = HashMap::new();
     let mut order = Vec::new();
     for (dir, is_archived) in [("sessions", false), ("archived_sessions", true)] {
         let top = root.join(dir);
         let mut entries =
             |dir: &Path| if dir == top { listing.entries(dir) } else { listing.entries_below(dir) };
-        rollout::each(&mut entries, &top, &mut |rollout| match found.entry(rollout.thread.clone()) {
-            Slot::Vacant(slot) => {
-                order.push(rollout.thread.clone());
-                slot.insert((rollout, is_archived));
+        rollout::each(&mut entries, &top, &mut |rollout| {
+            let is_worse = |known: &PathBuf| files::is_compressed(known) && !rollout.is_compressed;
+            if paths.get(&rollout.id).is_none_or(is_worse) {
+                paths.insert(rollout.id.clone(), rollout.path.clone());
             }
-            Slot::Occupied(mut slot) => {
-                let (before, was_archived) = slot.get();
-                let named = index.rollout(&rollout.thread);
-                let rank = |rollout: &Rollout, is_archived: bool| {
-                    let is_named = named.is_some_and(|named| rollout.is_called(named));
-                    let is_file = rollout.is_file();
-                    (is_file, is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
-                };
-                if rank(&rollout, is_archived) > rank(before, *was_archived) {
-                    slot.insert((rollout, is_archived));
+            match found.entry(rollout.thread.clone()) {
+                Slot::Vacant(slot) => {
+                    order.push(rollout.thread.clone());
+                    slot.insert(vec![(rollout, is_archived)]);
+                }
+                Slot::Occupied(mut slot) => {
+                    let before = slot.get_mut();
+                    let named = index.rollout(&rollout.thread);
+                    let rank = |(rollout, is_archived): &(Rollout, bool)| {
+                        let is_named = named.is_some_and(|named| rollout.is_called(named));
+                        let is_file = rollout.is_file();
+                        (is_file, is_named, !is_archived, rollout.id.clone(), !rollout.is_compressed)
+                    };
+                    let is_like = |other: &(Rollout, bool)| {
+                        let (is_file, is_named, _, id, is_plain) = rank(other);
+                        (is_file, is_named, id, is_plain)
+                    };
+                    let rollout = (rollout, is_archived);
+                    if before.iter().any(|before| is_like(before) == is_like(&rollout)) {
+                        before.push(rollout);
+                    } else if before.iter().all(|before| rank(&rollout) > rank(before)) {
+                        *before = vec![rollout];
+                    }
                 }
             }
         });
     }
-    order.into_iter().filter_map(|thread| found.remove(&thread)).collect()
+    let counting = order.into_iter().filter_map(|thread| found.remove(&thread)).flatten().collect();
+    Rollouts { counting, paths }
 }
 
-/// Names a session by the ends of its file; nothing when nobody said anything in it.
-fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
+/// Names a session by the ends of its file; nothing when nobody said anything in it. `paths` has where others are.
+fn session(rollout: &Rollout, paths: &HashMap<String, PathBuf>) -> Result<Option<Foreign>> {
     let path = &rollout.path;
     let Some(id) = session_id(&rollout.thread) else { return Ok(None) };
     let (file, metadata) = files::open(path)?;
@@ -129,7 +179,7 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
     let mut meta = None;
     let mut updated_at = None;
     for line in ends.head().chain(ends.tail()) {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+        let Ok(line) = Line::read(line) else { continue };
         if line.kind == "session_meta" {
             // Those that a fork copied name other threads.
             meta = meta.or_else(|| line.meta().filter(|meta| meta.is_of(&rollout.thread)));
@@ -138,14 +188,15 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
         updated_at = line.at.or(updated_at);
         is_spoken |= speaks(&line);
     }
-    let opening = Opening::of(path, &ends)?;
+    let meta = meta.unwrap_or_default();
+    let opening = opening(path, &ends, meta.own_from())?;
     // A compaction may take up the end, and instructions the beginning.
     is_spoken |= opening.is_spoken;
-    session.title = opening.title.unwrap_or_default();
+    let base = base_title(&meta, paths, &rollout.id);
+    session.is_title_sure = ends.is_whole() && base.is_none();
+    session.title = base.as_deref().or(opening.title()).unwrap_or_default().to_owned();
     session.updated_at = ends.said_at(updated_at, session.updated_at);
-    if let Some(meta) = meta {
-        meta.describe(&mut session);
-    }
+    meta.describe(&mut session);
     if !is_spoken {
         ends.check(path, is_record)?;
     }
@@ -154,41 +205,52 @@ fn session(rollout: &Rollout) -> Result<Option<Foreign>> {
 
 /// Tells whether a line can be understood, be it of a kind that is known here or not.
 fn is_record(line: &[u8]) -> bool {
-    serde_json::from_slice::<Line<'_>>(line).is_ok_and(|line| line.is_of_a_kind())
+    Line::read(line).is_ok_and(|line| line.is_of_a_kind())
 }
 
-/// Tells whether a line says when something happened.
+/// Tells whether a line says when something happened, or is of a release that did not write that.
 fn is_dated(line: &[u8]) -> bool {
-    let line = serde_json::from_slice::<Line<'_>>(line);
-    line.is_ok_and(|line| line.kind != "session_meta" && line.at.is_some())
+    Line::read(line).is_ok_and(|line| line.kind != "session_meta" && (line.at.is_some() || line.is_bare))
 }
 
-/// What the first lines of a thread say.
-#[derive(Default)]
-struct Opening {
-    /// The title that the first prompt makes.
-    title: Option<String>,
-    is_spoken: bool,
-}
-
-impl Opening {
-    /// Looks for the first prompt, further down too where the head is taken up by instructions.
-    fn of(path: &Path, ends: &Ends) -> Result<Self> {
-        let mut opening = Self::default();
-        ends.begin(path, |line| opening.see(line))?;
-        Ok(opening)
+/// Looks for the first prompt, further down too where the head is taken up by instructions.
+fn opening(path: &Path, ends: &Ends, own_from: u64) -> Result<Opening> {
+    let mut opening = Opening::new(own_from..u64::MAX);
+    ends.head().for_each(|line| {
+        opening.see(line);
+    });
+    if opening.title().is_none() && !ends.is_whole() {
+        opening = Opening::new(own_from..u64::MAX);
+        files::opening(Lines::of_any(path)?, |line| opening.see(line))?;
     }
+    Ok(opening)
+}
 
-    /// Sees a line, and tells whether it knows the title.
-    fn see(&mut self, line: &[u8]) -> bool {
-        if self.title.is_none()
-            && let Ok(line) = serde_json::from_slice::<Line<'_>>(line)
-        {
-            self.title = record::opening(&line);
-            self.is_spoken = self.is_spoken || self.title.is_some() || speaks(&line);
+/// Returns the title that the first prompt makes of a thread that goes on where another rollout ended; nothing where it
+/// begins in its own, or the first lines of the others do not tell.
+fn base_title(meta: &Meta, paths: &HashMap<String, PathBuf>, id: &str) -> Option<String> {
+    let own_from = meta.own_from();
+    let mut title = None;
+    let mut seen = vec![id.to_owned()];
+    let mut base = meta.history_base();
+    while let Some(found) = base.take().filter(|base| base.end > own_from) {
+        if seen.len() == SEGMENTS_MAX || seen.contains(&found.rollout) {
+            break;
         }
-        self.title.is_some()
+        let Some(path) = paths.get(&found.rollout) else { break };
+        let mut opening = Opening::new(own_from..found.end);
+        // What cannot be read is told by who reads the thread.
+        let Ok(lines) = Lines::of_any(path) else { break };
+        if files::opening(lines, |line| opening.see(line)).is_err() {
+            break;
+        }
+        // What the one before says counts more.
+        title = opening.title().map(str::to_owned).or(title);
+        let thread = Rollout::at(path).map(|rollout| rollout.thread).unwrap_or_default();
+        base = self::meta(path, &thread).ok().flatten().and_then(|meta| meta.history_base());
+        seen.push(found.rollout);
     }
+    title
 }
 
 /// A rollout as a part of a thread.
@@ -228,7 +290,7 @@ fn segments(path: &Path) -> Result<(Vec<Segment>, bool)> {
 fn meta(path: &Path, thread: &str) -> Result<Option<Meta>> {
     let mut found = None;
     files::opening(Lines::of_any(path)?, |line| {
-        let line = serde_json::from_slice::<Line<'_>>(line).ok();
+        let line = Line::read(line).ok();
         found = line.and_then(|line| line.meta()).filter(|meta| meta.is_of(thread));
         found.is_some()
     })?;
@@ -248,7 +310,7 @@ fn read_segment(
     let mut numbers = 0..;
     files::each(Lines::of_any(&segment.path)?, &mut told, |_, line| {
         let number = numbers.next()?;
-        let line = serde_json::from_slice::<Line<'_>>(line).ok()?;
+        let line = Line::read(line).ok()?;
         let ordinal = line.ordinal.unwrap_or(*next);
         *next = ordinal.saturating_add(1);
         let is_reverted = match segment.end {
@@ -257,7 +319,7 @@ fn read_segment(
         };
         if ordinal >= own_from {
             let is_taken_back = is_reverted || outline.is_rolled_back(number);
-            flow = reading.record(&line, &outline, is_taken_back);
+            flow = reading.record(&line, (&outline, number), is_taken_back);
         }
         Some(flow)
     })?;

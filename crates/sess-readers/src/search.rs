@@ -14,18 +14,20 @@ use std::{
     io::Read,
     ops::{ControlFlow, Range},
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
 
 use regex::{Regex, RegexBuilder, bytes};
-use sess_core::{Timestamp, message::Role, redact::redact};
+use sess_core::{SessionId, Source, Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
 use self::words::{Word, words};
-use crate::{Entry, Foreign, Result, Told, catalogue::is_after_change, files, read};
+use crate::{
+    Entry, Foreign, Kin, Result, Stands, Told, catalogue::is_after_change, files, is_in_one_file, read,
+};
 
 /// How much of a file is looked at in one go.
 const CHUNK_SIZE_BYTES: usize = 1 << 20;
@@ -278,7 +280,8 @@ pub fn search(
     // What was shown of the instant is found again, and must not take the place of what was not.
     let most = limit + before.map_or(0, |before| before.shown);
     let ranks = ranks(sessions);
-    let task = Task { sessions, ranks, matcher, before, limit: most, stop, hits: Mutex::default() };
+    let kin = Families::of(sessions);
+    let task = Task { sessions, ranks, kin, matcher, before, limit: most, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(place) = order.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
@@ -322,8 +325,48 @@ fn ranks(sessions: &[Foreign]) -> Vec<usize> {
     ranks
 }
 
+/// What became of sub-agents, found out where something of them was found.
+struct Families<'a> {
+    sessions: &'a [Foreign],
+    places: HashMap<(Source, &'a SessionId), usize>,
+    /// Of each session that started others.
+    kin: HashMap<usize, OnceLock<Kin>>,
+}
+
+impl<'a> Families<'a> {
+    fn of(sessions: &'a [Foreign]) -> Self {
+        let places: HashMap<_, _> =
+            sessions.iter().zip(0..).map(|(session, place)| ((session.source, &session.id), place)).collect();
+        let above = |session: &Foreign| places.get(&(session.source, session.parent.as_ref()?)).copied();
+        let kin = sessions.iter().filter_map(above).map(|place| (place, OnceLock::new())).collect();
+        Self { sessions, places, kin }
+    }
+
+    /// Tells whether a session is that of a sub-agent, and what asked for it was taken back.
+    fn is_taken_back(&self, mut session: &'a Foreign) -> bool {
+        // Those that are said to have started each other were parted.
+        while let Some(parent) = &session.parent
+            && let Some(place) = self.places.get(&(session.source, parent))
+            && let Some(kin) = self.kin.get(place)
+        {
+            let above = &self.sessions[*place];
+            let kin = kin.get_or_init(|| {
+                let is_child =
+                    |it: &&Foreign| it.source == above.source && it.parent.as_ref() == Some(&above.id);
+                Kin::of(above, &self.sessions.iter().filter(is_child).collect::<Vec<_>>())
+            });
+            if kin.stands(&session.id) == Stands::TakenBack {
+                return true;
+            }
+            session = above;
+        }
+        false
+    }
+}
+
 struct Task<'a> {
     sessions: &'a [Foreign],
+    kin: Families<'a>,
     /// Of messages of one instant, that of the session that began first stands first.
     ranks: Vec<usize>,
     matcher: &'a Matcher,
@@ -354,12 +397,15 @@ impl Task<'_> {
             let is_wrong = changed_at.is_some_and(|changed_at| is_after_change(at, changed_at));
             if is_wrong { session.updated_at } else { at }
         };
+        let mut is_taken_back = None;
         let told = read(session, &mut |entry| {
             seq += 1;
             let at = believed(entry.body.timestamp);
             let is_older = self.before.is_none_or(|before| at <= before.at);
             let text = said(&entry).filter(|_| is_older);
-            if let Some(text) = text.and_then(|text| self.matcher.found_in(text)) {
+            if let Some(text) = text.and_then(|text| self.matcher.found_in(text))
+                && !*is_taken_back.get_or_insert_with(|| self.kin.is_taken_back(session))
+            {
                 let (message_id, role) = (entry.id, entry.body.role);
                 self.add(Hit { session: number, message_id, seq, role, at, text });
             }
@@ -405,7 +451,8 @@ impl Task<'_> {
         hits.problems.push((place, error.to_string()));
     }
 
-    /// Looks through a file as bytes. What is compressed or a database has to be read.
+    /// Looks through a file as bytes. What is compressed or a database has to be read, and so has what goes on in other
+    /// files.
     fn may_have(&self, session: &Foreign) -> Result<bool> {
         let path = &session.place.path;
         let is_plain = session.place.size_bytes.is_some()
@@ -418,9 +465,12 @@ impl Task<'_> {
         let mut chunk = vec![0; CHUNK_SIZE_BYTES + overlap];
         let mut kept = 0;
         loop {
-            let read = file.read(&mut chunk[kept..]).map_err(io)?;
-            if read == 0 || self.stop.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Relaxed) {
                 return Ok(false);
+            }
+            let read = file.read(&mut chunk[kept..]).map_err(io)?;
+            if read == 0 {
+                return Ok(!is_in_one_file(session));
             }
             let filled = kept + read;
             if pattern.is_match(&chunk[..filled]) {

@@ -264,11 +264,10 @@ impl Work {
     /// Fails when the base was rewritten, and the session's directory was lost or set back with that. It is put back
     /// first, as it was when the session was claimed: the session's own commits go on from there.
     fn check_base_kept(&self, slug: &Slug, seen: &Seen) -> Result<()> {
-        let (claim, record) = match (seen.standing(slug), seen.record(slug)) {
-            (Standing::Lost(claim) | Standing::Pending { claim, to: State::Active }, Some(record)) => {
-                (claim, record)
-            }
-            _ => return Ok(()),
+        let (Standing::Lost(claim) | Standing::Pending { claim, to: State::Active }, Some(record)) =
+            (seen.standing(slug), seen.record(slug))
+        else {
+            return Ok(());
         };
         let tip = self.tip(slug)?.filter(|_| claim.owner.includes(&self.owner));
         let Some(tip) = tip else { return Ok(()) };

@@ -10,7 +10,7 @@ use sess_core::{
     message::{Block, Role},
     transcript::{self, Heading, Item, SUB_SESSION_END, Tools, Window},
 };
-use sess_readers::{Entry, Foreign, Told};
+use sess_readers::{Entry, Foreign, Kin, Stands, Told};
 
 use super::{Redaction, Transcript, blocking, masked};
 use crate::{App, Error, Result};
@@ -178,7 +178,12 @@ impl<'a> Reading<'a> {
             .filter(|child| child.parent.as_ref() == Some(&foreign.id) && !self.seen.contains(&child.id))
             .collect();
         children.sort_by_key(|child| (child.created_at, &child.id));
-        let mut by_time = if depth < DEPTH_MAX { unlinked(foreign, &children) } else { VecDeque::new() };
+        // What says the place of one may stand far behind its beginning, so all of the session has to be read before
+        // the first can be placed by its time: it is read twice instead of being held.
+        let kin = if depth < DEPTH_MAX { Kin::of(foreign, &children) } else { Kin::default() };
+        // What was taken back is not shown, and neither is who was asked there.
+        children.retain(|child| kin.stands(&child.id) != Stands::TakenBack);
+        let mut by_time = unlinked(&kin, &children);
         let told = sess_readers::read(foreign, &mut |entry| {
             while let Some((_, child)) =
                 by_time.pop_front_if(|(began_at, _)| is_after(&entry, *began_at, foreign))
@@ -189,7 +194,8 @@ impl<'a> Reading<'a> {
             ControlFlow::Continue(())
         });
         let told = told.map_err(|error| Error::Unavailable(error.to_string()))?;
-        // Those that were shown are not shown again.
+        // Those that were shown are not shown again, and of one that another one started that one says where.
+        children.sort_by_key(|child| kin.stands(&child.id) == Stands::InMessage);
         for child in children {
             self.child(child, reopen, depth);
         }
@@ -319,26 +325,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns the sub-sessions that nothing in their parent says the place of, and when each began, the first one first;
-/// not those of which nobody knows when.
-///
-/// What says the place of one may stand far behind its beginning, so all of the parent has to be read before the first
-/// can be placed by its time: it is read twice instead of being held.
-fn unlinked<'a>(parent: &Foreign, children: &[&'a Foreign]) -> VecDeque<(Timestamp, &'a Foreign)> {
-    let mut left: HashMap<&SessionId, &Foreign> = children.iter().map(|child| (&child.id, *child)).collect();
-    if left.is_empty() {
-        return VecDeque::new();
-    }
-    // What cannot be read is told by who reads it next.
-    let _told = sess_readers::read(parent, &mut |entry| {
-        for block in entry.body.content.iter().filter(|_| !entry.is_taken_back) {
-            if let Block::SubSession { session_id } = block {
-                left.remove(session_id);
-            }
-        }
-        if left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    let mut began: Vec<_> = left.into_values().filter_map(|child| Some((began_at(child)?, child))).collect();
+/// Returns the sub-sessions that nothing says the place of, and when each began, the first one first; not those of which
+/// nobody knows when.
+fn unlinked<'a>(kin: &Kin, children: &[&'a Foreign]) -> VecDeque<(Timestamp, &'a Foreign)> {
+    let left = children.iter().copied().filter(|child| kin.stands(&child.id) == Stands::Nowhere);
+    let mut began: Vec<_> = left.filter_map(|child| Some((began_at(child)?, child))).collect();
     began.sort_by_key(|(began_at, child)| (*began_at, &child.id));
     began.into()
 }

@@ -1353,3 +1353,142 @@ async fn directories_and_branches_are_masked_wherever_rows_leave() {
     assert!(handed.bundle.contains(secret));
     assert_eq!((handed.dir.as_deref(), handed.session.cwd.as_deref()), (Some(&*place), Some(&*place)));
 }
+
+/// Writes a rollout of Codex: what it says of itself, and the records that follow, one a second from noon on.
+fn write_codex(machine: &Machine, ids: &str, meta: &Value, records: &[Value]) {
+    let dir = machine.home.path().join(".codex/sessions/2026/11/12");
+    fs::create_dir_all(&dir).expect("made");
+    let meta = serde_json::json!({"type": "session_meta", "payload": meta});
+    let mut text = String::new();
+    for (place, record) in std::iter::once(&meta).chain(records).enumerate() {
+        let mut record = record.clone();
+        if record.get("timestamp").is_none() {
+            record["timestamp"] = format!("2026-11-12T12:00:{place:02}Z").into();
+        }
+        text += &format!("{record}\n");
+    }
+    fs::write(dir.join(format!("rollout-2026-11-12T12-00-00-{ids}.jsonl")), text).expect("written");
+}
+
+/// Returns what a person said to Codex, or what it answered.
+fn codex_said(kind: &str, text: &str) -> Value {
+    serde_json::json!({"type": "event_msg", "payload": {"type": kind, "message": text}})
+}
+
+#[tokio::test]
+async fn what_a_thread_of_codex_has_in_another_file_is_found() {
+    let machine = Machine::of(&[]);
+    let records = [codex_said("user_message", "a ripe kumquat"), codex_said("agent_message", "quite")];
+    write_codex(&machine, "019a0001", &serde_json::json!({"id": "019a0001"}), &records);
+    let base = serde_json::json!({"thread_id": "019a0001", "end_ordinal_exclusive": 3});
+    let meta = serde_json::json!({"id": "019a0001", "history_base": base});
+    write_codex(&machine, "019a0001_019a0002", &meta, &[codex_said("user_message", "on")]);
+    assert_eq!(machine.found(words("kumquat")).await, ["codex:019a0001 1: a ripe kumquat"]);
+}
+
+/// Writes a conversation of Claude Code: a record for each message, with its own id and that of the one before it, whose
+/// words they are, and which sub-agent's work it is the result of.
+fn write_claude_tree(path: &std::path::Path, records: &[(&str, &str, &str, &str, Option<&str>)]) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+    let line =
+        |(place, (id, before, kind, text, agent)): (usize, &(&str, &str, &str, &str, Option<&str>))| {
+            let mut record = serde_json::json!({
+                "type": kind, "uuid": id, "cwd": "/p", "timestamp": format!("2026-11-12T12:00:{place:02}Z"),
+                "parentUuid": if before.is_empty() { Value::Null } else { Value::from(*before) },
+                "message": {"role": kind, "content": text},
+            });
+            if let Some(agent) = agent {
+                let result =
+                    serde_json::json!([{"type": "tool_result", "tool_use_id": "c", "content": text}]);
+                record["message"]["content"] = result;
+                record["toolUseResult"] = serde_json::json!({"agentId": agent});
+            }
+            format!("{record}\n")
+        };
+    fs::write(path, records.iter().enumerate().map(line).collect::<String>()).expect("written");
+}
+
+#[tokio::test]
+async fn a_sub_agent_of_what_was_taken_back_is_neither_shown_nor_found() {
+    let machine = Machine::of(&[]);
+    let dir = machine.home.path().join(".claude/projects/-p");
+    let records = [
+        ("u1", "", "user", "hello", None),
+        ("u2", "u1", "user", "no good", None),
+        ("u3", "u2", "user", "what it found", Some("gone")),
+        ("u4", "u3", "assistant", "so", None),
+        ("u5", "u1", "user", "instead", None),
+        ("u6", "u5", "user", "what another found", Some("there")),
+        ("u7", "u6", "assistant", "done", None),
+    ];
+    write_claude_tree(&dir.join("s0000001.jsonl"), &records);
+    for (name, inner) in [("gone", Some("below")), ("there", None), ("below", None), ("unnamed", None)] {
+        let path = dir.join("s0000001/subagents").join(format!("agent-{name}.jsonl"));
+        let (first, task) = (format!("v-{name}"), format!("a kumquat of {name}"));
+        let records = [(&*first, "", "user", &*task, None), ("w", &*first, "user", "found", inner)];
+        write_claude_tree(&path, &records[..1 + usize::from(inner.is_some())]);
+    }
+    let read = machine.read("claude:s0000001").await.expect("read");
+    let shown: Vec<&str> = read.transcript.lines().filter(|line| line.contains("kumquat")).collect();
+    assert_eq!(shown, ["a kumquat of unnamed", "a kumquat of there"], "{}", read.transcript);
+    assert_eq!(read.taken_back, 3);
+    let mut found = machine.found(words("kumquat")).await;
+    found.sort();
+    let hits = ["there", "unnamed"].map(|name| format!("claude:agent-{name} 1: a kumquat of {name}"));
+    assert_eq!(found, hits);
+}
+
+#[tokio::test]
+async fn a_sub_agent_of_codex_that_is_asked_once_more_is_there() {
+    let child = serde_json::json!({"id": "019a0009", "parent_thread_id": "019a0001"});
+    let spawn = |call: &str| {
+        let call = serde_json::json!({"type": "function_call", "name": "spawn_agent", "arguments": "{}", "call_id": call});
+        serde_json::json!({"type": "response_item", "payload": call})
+    };
+    let spawned = |call: &str| {
+        let output = serde_json::json!({"agent_id": "019a0009"}).to_string();
+        let output = serde_json::json!({"type": "function_call_output", "call_id": call, "output": output});
+        serde_json::json!({"type": "response_item", "payload": output})
+    };
+    let back =
+        serde_json::json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}});
+    let asked = [codex_said("user_message", "hello"), spawn("c1"), spawned("c1"), back];
+    let again = [codex_said("user_message", "again"), spawn("c2"), spawned("c2")];
+    for (records, is_there) in [(asked.to_vec(), false), ([&asked[..], &again].concat(), true)] {
+        let machine = Machine::of(&[]);
+        write_codex(&machine, "019a0001", &serde_json::json!({"id": "019a0001"}), &records);
+        write_codex(&machine, "019a0009", &child, &[codex_said("user_message", "a ripe kumquat")]);
+        let shown = machine.read("codex:019a0001").await.expect("read").transcript;
+        let found = machine.found(words("kumquat")).await;
+        assert_eq!((shown.contains("kumquat"), found.len()), (is_there, usize::from(is_there)), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_another_one_started_stands_in_that_one() {
+    let machine = Machine::of(&[]);
+    let dir = machine.home.path().join(".claude/projects/-p");
+    let records = [
+        ("u1", "", "user", "hello", None),
+        ("u2", "u1", "assistant", "I ask somebody", None),
+        ("u3", "u2", "user", "what came of it", Some("outer")),
+    ];
+    write_claude_tree(&dir.join("s0000001.jsonl"), &records);
+    let below = dir.join("s0000001/subagents");
+    let outer = [("v1", "", "user", "the task", None), ("v2", "v1", "user", "a part of it", Some("inner"))];
+    write_claude_tree(&below.join("agent-outer.jsonl"), &outer);
+    write_claude_tree(&below.join("agent-inner.jsonl"), &[("w1", "", "user", "the smaller task", None)]);
+    let read = machine.read("claude:s0000001").await.expect("read").transcript;
+    let parts = [
+        "I ask somebody",
+        "## sub-session agent-outer",
+        "the task",
+        "## sub-session agent-inner",
+        "the smaller task",
+        "## end of sub-session",
+        "a part of it",
+        "what came of it",
+    ];
+    let at = |part: &str| read.find(part).unwrap_or_else(|| panic!("{part}: {read}"));
+    assert!(parts.map(at).is_sorted(), "{read}");
+}

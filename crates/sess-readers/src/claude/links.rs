@@ -1,6 +1,10 @@
 //! Which records of a transcript are still part of the conversation.
 
-use std::{collections::HashMap, ops::ControlFlow, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    path::Path,
+};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -46,6 +50,13 @@ struct Link<'a> {
     is_sidechain: Option<&'a RawValue>,
 }
 
+/// Which message a record has a block of.
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+}
+
 /// The kinds of records that a conversation is made of, as they stand in a file.
 const CHAINED: [&str; 5] = ["\"user\"", "\"assistant\"", "\"attachment\"", "\"system\"", "\"progress\""];
 
@@ -55,6 +66,8 @@ struct Node {
     parent: Option<u32>,
     /// Somebody or the model speaks: where a dead branch begins.
     is_spoken: bool,
+    /// The message of the model that it is a block of.
+    message: Option<u64>,
     /// It is a sub-agent's, of which older releases wrote what it said among the records of its session.
     is_side: bool,
 }
@@ -99,7 +112,9 @@ impl Links {
             let kind = link.kind.map_or("", RawValue::get);
             let is_result = link.message.is_some_and(|message| message.get().contains("\"tool_result\""));
             let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
-            nodes.push(Node { start, parent, is_spoken, is_side });
+            let reply = link.message.filter(|_| kind == "\"assistant\"");
+            let message = reply.and_then(|reply| message_name(reply.get()));
+            nodes.push(Node { start, parent, is_spoken, message, is_side });
             places.insert(name(uuid.get()), place);
             // A title, say, may have an id too, and hangs on nothing.
             if CHAINED.contains(&kind) {
@@ -123,17 +138,33 @@ impl Links {
     }
 }
 
+/// Names the message that a record has a block of; one without an id has no other blocks.
+fn message_name(message: &str) -> Option<u64> {
+    let id = serde_json::from_str::<Part<'_>>(message).ok()?.id?.get();
+    (id.len() > 2 && id.starts_with('"')).then(|| name(id))
+}
+
 /// Walks from the leaf to the root; then adds what hangs beside that path without anybody
-/// speaking there: results of tools that ran at the same time. What a sub-agent said in the
+/// speaking there: results of tools that ran at the same time, and the calls of these. A reply
+/// has a record for each of its calls, one hanging on the other, and the way goes past those
+/// that stand behind the call whose result came last. What a sub-agent said in the
 /// file of its session is a tree of its own, of which nothing is taken back.
 fn live(nodes: &[Node], leaf: Option<u32>) -> Vec<bool> {
     let mut live = on_way_to_root(nodes.len(), leaf, |place| nodes[place].parent);
+    let messages: HashSet<u64> = nodes
+        .iter()
+        .zip(&live)
+        .filter(|(_, is_live)| **is_live)
+        .filter_map(|(node, _)| node.message)
+        .collect();
     let is_of_session = leaf.is_some_and(|leaf| !nodes[leaf as usize].is_side);
     for (place, node) in nodes.iter().enumerate() {
+        let goes_on = || node.message.is_some_and(|message| messages.contains(&message));
         if is_of_session && node.is_side {
             live[place] = true;
-        } else if !live[place] && !node.is_spoken {
-            live[place] = node.parent.is_none_or(|parent| live[parent as usize]);
+        } else if !live[place] && (!node.is_spoken || goes_on()) {
+            // A reply that goes on does so behind its beginning: what somebody said in between was taken back.
+            live[place] = node.parent.map_or(!node.is_spoken, |parent| live[parent as usize]);
         }
     }
     live

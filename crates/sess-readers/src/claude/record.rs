@@ -127,11 +127,11 @@ impl Record<'_> {
         json::from_str(self.session_id.filter(|_| self.is_sidechain)?.get()).ok()
     }
 
-    /// Returns what was typed while the agent was at work.
-    pub(super) fn queued_prompt(&self) -> Option<String> {
-        let attachment: Value = json::from_str(self.attachment?.get()).ok()?;
+    /// Returns the parts of what was typed while the agent was at work.
+    pub(super) fn queued_prompt(&self) -> Option<Vec<Value>> {
+        let mut attachment: Value = json::from_str(self.attachment?.get()).ok()?;
         let is_prompt = json::field(&attachment, "type") == Some("queued_command");
-        is_prompt.then(|| json::field(&attachment, "prompt").map(str::to_owned)).flatten()
+        is_prompt.then(|| parts(attachment.get_mut("prompt").map(Value::take).unwrap_or_default()))
     }
 
     /// Returns which sub-agent's work this is the result of.

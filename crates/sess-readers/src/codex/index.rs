@@ -132,7 +132,7 @@ impl Index {
         let Some(thread) = self.threads.get(session.id.as_str()) else { return };
         let name = [&thread.name, &thread.old_name].into_iter().flatten().map(|name| json::title(name));
         if let Some(name) = name.into_iter().find(|name| !name.is_empty()) {
-            session.title = name;
+            (session.title, session.is_title_sure) = (name, true);
         } else if session.title.is_empty() {
             session.title = thread.preview.as_deref().map(json::title).unwrap_or_default();
         }

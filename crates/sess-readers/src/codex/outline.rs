@@ -2,69 +2,159 @@
 
 use std::{collections::HashSet, ops::Range, path::Path};
 
-use super::record::Line;
-use crate::{Result, files::Lines, session::name};
+use serde_json::Value;
+use sess_core::message::Block;
 
-/// A few bytes a tool call and a turn; the rest does not grow with the file.
+use super::{
+    asked, item,
+    record::{self, Gist, Line},
+};
+use crate::{Result, files::Lines, json, session::name};
+
+/// A few bytes a message, a tool call and a turn; the rest does not grow with the file.
 #[derive(Default)]
 pub(super) struct Outline {
-    /// What the person saw was written down, not only what the model saw.
-    pub has_prompts: bool,
-    pub has_answers: bool,
+    /// What the person saw the model think was written down, not only what the model saw.
     pub has_reasoning: bool,
     pub has_compactions: bool,
+    turns: Vec<Turn>,
+    /// Some turn has prompts as the person saw them, or something else that the person saw.
+    has_prompts: bool,
+    pub has_shown: bool,
+    /// What the person saw in each turn.
+    shown: HashSet<(usize, u64)>,
+    /// Something of the model's came since the turn began.
+    is_answered: bool,
     calls: HashSet<u64>,
     rolled_back: Vec<Range<u64>>,
+}
+
+/// What lies between two prompts: the first of it stands in the line with this number.
+struct Turn {
+    start: u64,
+    /// What the person saw was written down, not only what the model saw.
+    has_prompts: bool,
+    has_answers: bool,
 }
 
 impl Outline {
     pub(super) fn of(path: &Path) -> Result<Self> {
         let mut outline = Self::default();
-        let mut turns: Vec<u64> = Vec::new();
+        outline.begin(0);
+        let mut prompts: Vec<u64> = Vec::new();
         let mut lines = Lines::of_any(path)?;
         let mut number = 0;
         while let Some(line) = lines.next()? {
-            if let Ok(line) = serde_json::from_slice::<Line<'_>>(line) {
-                outline.see(&line, number, &mut turns);
+            if let Ok(line) = Line::read(line)
+                && let Some(gist) = line.gist()
+            {
+                outline.roll_back(&line, &gist, number, &mut prompts);
+                outline.see(&line, &gist, number);
             }
             number += 1;
         }
         Ok(outline)
     }
 
-    fn see(&mut self, line: &Line<'_>, number: u64, turns: &mut Vec<u64>) {
-        let Some(gist) = line.gist() else { return };
-        match (&*line.kind, &*gist.kind) {
-            ("event_msg", "user_message") => {
-                self.has_prompts = true;
-                turns.push(number);
+    fn roll_back(&mut self, line: &Line<'_>, gist: &Gist<'_>, number: u64, prompts: &mut Vec<u64>) {
+        match record::turn(line, gist) {
+            Some(record::Turn::Begins) => prompts.push(number),
+            Some(record::Turn::RolledBack(count)) => {
+                let left = prompts.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+                if let Some(first) = prompts.get(left) {
+                    self.rolled_back.push(*first..number);
+                    prompts.truncate(left);
+                }
             }
-            ("event_msg", "agent_message") => self.has_answers = true,
+            None => {}
+        }
+    }
+
+    fn see(&mut self, line: &Line<'_>, gist: &Gist<'_>, number: u64) {
+        match (&*line.kind, &*gist.kind) {
+            ("event_msg", "task_started" | "turn_started") => self.begin(number),
+            ("event_msg", "user_message") => self.prompt(line, number),
+            ("event_msg", "agent_message") => self.answer(line),
             ("event_msg", "agent_reasoning" | "agent_reasoning_raw_content") => self.has_reasoning = true,
             ("event_msg", "item_completed") => match gist.item.as_ref().map_or("", |item| &*item.kind) {
-                "UserMessage" => {
-                    self.has_prompts = true;
-                    turns.push(number);
-                }
-                "AgentMessage" => self.has_answers = true,
+                "UserMessage" => self.prompt(line, number),
+                // The model writes a plan as a part of its answer.
+                "AgentMessage" | "Plan" => self.answer(line),
                 "Reasoning" => self.has_reasoning = true,
                 _ => {}
             },
-            ("event_msg", "thread_rolled_back") => {
-                let count = usize::try_from(gist.num_turns.unwrap_or(0)).unwrap_or(usize::MAX);
-                let left = turns.len().saturating_sub(count);
-                if let Some(first) = turns.get(left) {
-                    self.rolled_back.push(*first..number);
-                    turns.truncate(left);
-                }
-            }
-            ("inter_agent_communication", _) => turns.push(number),
             ("compacted", _) => self.has_compactions = true,
+            ("response_item", "message") if gist.role.as_deref() == Some("user") => self.ask(number),
+            ("response_item", "message") if gist.role.as_deref() == Some("assistant") => {
+                self.is_answered = true;
+            }
             ("response_item", kind) if kind.ends_with("_call") => {
+                self.is_answered = true;
                 self.calls.extend(gist.call_id.as_deref().or(gist.id.as_deref()).map(name));
             }
             _ => {}
         }
+    }
+
+    /// Begins a turn, unless nothing came since the last one began but what was asked.
+    fn ask(&mut self, number: u64) {
+        if self.is_answered {
+            self.begin(number);
+        }
+    }
+
+    fn begin(&mut self, start: u64) {
+        self.is_answered = false;
+        self.turns.push(Turn { start, has_prompts: false, has_answers: false });
+    }
+
+    fn prompt(&mut self, line: &Line<'_>, number: u64) {
+        self.ask(number);
+        self.show(line);
+        self.has_prompts = true;
+        if let Some(turn) = self.turns.last_mut() {
+            turn.has_prompts = true;
+        }
+    }
+
+    fn answer(&mut self, line: &Line<'_>) {
+        self.is_answered = true;
+        self.show(line);
+        if let Some(turn) = self.turns.last_mut() {
+            turn.has_answers = true;
+        }
+    }
+
+    /// Notes the words of what the person saw.
+    fn show(&mut self, line: &Line<'_>) {
+        let payload = line.payload().unwrap_or_default();
+        let content = match payload.get("message") {
+            Some(Value::String(text)) => vec![json::text(asked(text))],
+            _ => item::content(payload.pointer("/item/content"), asked),
+        };
+        self.has_shown = true;
+        let turn = self.turns.len() - 1;
+        self.shown.extend(texts(&content).map(|text| (turn, text)));
+    }
+
+    /// Tells whether a prompt that the model saw in the line with this number is written down as the person saw it, or was
+    /// none of the person's: Codex says things in the person's place while it is at work.
+    pub(super) fn has_prompt(&self, number: u64, content: &[Block]) -> bool {
+        let is_shown = |turn: &Turn| turn.has_prompts || turn.has_answers;
+        self.has_prompts && self.has(number, content, is_shown)
+    }
+
+    /// Tells whether an answer that the model saw in the line with this number is written down as the person saw it.
+    pub(super) fn has_answer(&self, number: u64, content: &[Block]) -> bool {
+        self.has(number, content, |turn| turn.has_answers)
+    }
+
+    /// Tells whether the turn has it, or one beside it these words: what one saw may be written after what the other said.
+    fn has(&self, number: u64, content: &[Block], has: impl Fn(&Turn) -> bool) -> bool {
+        let place = self.turns.partition_point(|turn| turn.start <= number).saturating_sub(1);
+        let beside = place.saturating_sub(1)..=place + 1;
+        let is_shown = |text: u64| beside.clone().any(|turn| self.shown.contains(&(turn, text)));
+        self.turns.get(place).is_some_and(has) || texts(content).any(is_shown)
     }
 
     /// Tells whether the line with this number belongs to a turn that was rolled back.
@@ -76,4 +166,12 @@ impl Outline {
     pub(super) fn has_call(&self, id: &str) -> bool {
         self.calls.contains(&name(id))
     }
+}
+
+/// Names the texts of a message in little memory.
+fn texts(content: &[Block]) -> impl Iterator<Item = u64> {
+    content.iter().filter_map(|block| match block {
+        Block::Text { text } if !text.trim().is_empty() => Some(name(text.trim())),
+        _ => None,
+    })
 }

@@ -17,12 +17,14 @@ use super::{
     item::{self, Done},
     outline::Outline,
     record::{Line, Meta, has_payload},
+    titled,
 };
 use crate::{Entry, Foreign, Take, Told, json, session::session_id};
 
 /// Kinds of records that carry nothing a transcript shows.
-const SILENT: [&str; 8] = [
+const SILENT: [&str; 9] = [
     "session_meta",
+    "state",
     "world_state",
     "inter_agent_communication_metadata",
     "security_risk_score",
@@ -53,14 +55,17 @@ const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
 pub(super) struct Reading<'a, 'b> {
     take: &'a mut Take<'b>,
     pub told: Told,
+    /// The title that the first prompt makes that was not taken back.
+    pub title: Option<String>,
     /// A reply that may go on in the next record.
     pending: Option<Entry>,
     /// When the last record was written: one without a time belongs there.
     last: Timestamp,
     model: Option<String>,
     is_taken_back: bool,
-    /// Which sub-agents were told of already.
-    children: HashSet<String>,
+    /// Which sub-agents were told of already, and whether by what was taken back: whoever is asked once more is told of
+    /// once more.
+    children: HashSet<(String, bool)>,
     /// Calls that start a sub-agent, whose result names it.
     spawns: HashSet<String>,
     /// The threads of agents that are known by their path.
@@ -73,6 +78,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         Self {
             take,
             told: Told::default(),
+            title: None,
             pending: None,
             last: session.began_at(),
             model: None,
@@ -98,7 +104,7 @@ impl<'a, 'b> Reading<'a, 'b> {
     pub(super) fn record(
         &mut self,
         line: &Line<'_>,
-        outline: &Outline,
+        (outline, number): (&Outline, u64),
         is_taken_back: bool,
     ) -> ControlFlow<()> {
         self.last = line.at.unwrap_or(self.last);
@@ -120,7 +126,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         };
         match &*line.kind {
             "event_msg" => self.event(payload, outline),
-            "response_item" => self.response(payload, outline),
+            "response_item" => self.response(payload, (outline, number)),
             "turn_context" => {
                 self.model = json::field(&payload, "model").map(str::to_owned).or(self.model.take());
                 GO_ON
@@ -163,17 +169,29 @@ impl<'a, 'b> Reading<'a, 'b> {
     }
 
     /// What the model saw, as far as the person did not see it too.
-    fn response(&mut self, mut payload: Value, outline: &Outline) -> ControlFlow<()> {
+    fn response(&mut self, mut payload: Value, (outline, number): (&Outline, u64)) -> ControlFlow<()> {
         let text = |name: &str| json::field(&payload, name).unwrap_or_default().to_owned();
         match &*text("type") {
             "message" => match &*text("role") {
-                "user" if !outline.has_prompts => {
-                    let body = self.said(item::content(payload.get("content"), asked));
+                "user" => {
+                    let mut content = item::content(payload.get("content"), asked);
+                    // Beside what the person saw stands what Codex told the model in the person's name.
+                    let is_hidden =
+                        |block: &Block| matches!(block, Block::Text { text } if text.starts_with('<'));
+                    content.retain(|block| !outline.has_shown || !is_hidden(block));
+                    if outline.has_prompt(number, &content) {
+                        return GO_ON;
+                    }
+                    let body = self.said(content);
                     self.give(None, body)
                 }
-                "assistant" if !outline.has_answers => item::content(payload.get("content"), |text| text)
-                    .into_iter()
-                    .try_for_each(|block| self.reply(None, block)),
+                "assistant" => {
+                    let content = item::content(payload.get("content"), |text| text);
+                    if outline.has_answer(number, &content) {
+                        return GO_ON;
+                    }
+                    content.into_iter().try_for_each(|block| self.reply(None, block))
+                }
                 _ => GO_ON,
             },
             "agent_message" => self.peer(&payload),
@@ -186,7 +204,10 @@ impl<'a, 'b> Reading<'a, 'b> {
                 }
                 self.reply(None, call)
             }
-            "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "tool_search_output" => {
                 let call = text("call_id");
                 let (content, is_error) = item::output(&payload);
                 if self.spawns.contains(&call) {
@@ -289,7 +310,7 @@ impl<'a, 'b> Reading<'a, 'b> {
 
     /// Marks where a sub-agent ran, once.
     fn child(&mut self, thread: &str) -> ControlFlow<()> {
-        if !self.children.insert(thread.to_owned()) {
+        if !self.children.insert((thread.to_owned(), self.is_taken_back)) {
             return GO_ON;
         }
         let Some(id) = session_id(thread) else { return GO_ON };
@@ -358,6 +379,12 @@ impl<'a, 'b> Reading<'a, 'b> {
             return GO_ON;
         }
         self.flush()?;
+        if body.role == Role::User && !self.is_taken_back && self.title.is_none() {
+            self.title = body.content.iter().find_map(|block| match block {
+                Block::Text { text } => titled(text),
+                _ => None,
+            });
+        }
         (self.take)(Entry { id, body, is_taken_back: self.is_taken_back })
     }
 

@@ -20,7 +20,24 @@ pub(super) struct Line<'a> {
     pub kind: Cow<'a, str>,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
+    /// It stands there without anything around it, as the first releases wrote records.
+    #[serde(skip)]
+    pub is_bare: bool,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    record_type: Option<&'a RawValue>,
 }
+
+/// What the model saw, as the first releases wrote it.
+const BARE: [&str; 6] = [
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+];
 
 /// Tells whether records of a kind carry something that a transcript may show.
 pub(super) fn has_payload(kind: &str) -> bool {
@@ -39,6 +56,8 @@ pub(super) struct Gist<'a> {
     pub id: Option<String>,
     #[serde(deserialize_with = "lenient::count")]
     pub num_turns: Option<u64>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub role: Option<String>,
     #[serde(borrow)]
     pub item: Option<ItemGist<'a>>,
 }
@@ -47,6 +66,26 @@ pub(super) struct Gist<'a> {
 pub(super) struct ItemGist<'a> {
     #[serde(rename = "type", borrow, default)]
     pub kind: Cow<'a, str>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a record. Those of spring 2025 have nothing around them: a header, then what the model saw, and in between
+    /// what Codex kept for itself.
+    pub(super) fn read(text: &'a [u8]) -> serde_json::Result<Self> {
+        let mut line: Self = serde_json::from_slice(text)?;
+        if line.payload.is_some() {
+            return Ok(line);
+        }
+        let kind = match &*line.kind {
+            "" if line.record_type.is_some() => "state",
+            "" if line.id.is_some() && line.at.is_some() => "session_meta",
+            kind if BARE.contains(&kind) => "response_item",
+            _ => return Ok(line),
+        };
+        line.payload = Some(serde_json::from_slice(text)?);
+        (line.kind, line.is_bare) = (Cow::Borrowed(kind), true);
+        Ok(line)
+    }
 }
 
 impl Line<'_> {
@@ -148,6 +187,23 @@ pub(super) fn speaks(line: &Line<'_>) -> bool {
         }
         ("response_item", kind) => kind.ends_with("_call"),
         _ => false,
+    }
+}
+
+/// What a record is to the turns of a thread.
+pub(super) enum Turn {
+    Begins,
+    /// So many were taken back.
+    RolledBack(u64),
+}
+
+/// Tells what a record is to the turns of its thread.
+pub(super) fn turn(line: &Line<'_>, gist: &Gist<'_>) -> Option<Turn> {
+    match (&*line.kind, &*gist.kind) {
+        ("event_msg", "user_message") | ("inter_agent_communication", _) => Some(Turn::Begins),
+        ("event_msg", "item_completed") if gist.item.as_ref()?.kind == "UserMessage" => Some(Turn::Begins),
+        ("event_msg", "thread_rolled_back") => Some(Turn::RolledBack(gist.num_turns.unwrap_or(0))),
+        _ => None,
     }
 }
 

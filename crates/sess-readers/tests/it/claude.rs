@@ -278,3 +278,82 @@ fn a_file_of_a_sub_agent_beside_that_of_its_session_is_a_part_of_it() {
     let (sessions, _) = list(home.path());
     assert!(sessions.iter().all(|session| session.parent.is_none()), "{sessions:?}");
 }
+
+/// Returns a block of a reply in a record of its own.
+fn block(id: u32, parent: &str, message: &str, block: &Value) -> Value {
+    let mut record = said(id, Some(parent), "assistant", "");
+    record["message"] = json!({"id": message, "role": "assistant", "content": [block]});
+    record
+}
+
+fn call(id: u32, parent: &str, message: &str) -> Value {
+    block(
+        id,
+        parent,
+        message,
+        &json!({"type": "tool_use", "id": format!("t{id}"), "name": format!("call{id}")}),
+    )
+}
+
+/// Returns the result of a call, which hangs on it.
+fn result(id: u32, of: u32) -> Value {
+    let mut record = said(id, Some(&format!("u{of}")), "user", "");
+    let part =
+        json!({"type": "tool_result", "tool_use_id": format!("t{of}"), "content": format!("result{of}")});
+    record["message"]["content"] = json!([part]);
+    record
+}
+
+#[test]
+fn tools_that_ran_at_the_same_time_may_end_in_any_order() {
+    let calls = [call(2, "u1", "m1"), call(3, "u2", "m1"), call(4, "u3", "m1")];
+    let check = |order: [u32; 3]| {
+        let mut records = calls.to_vec();
+        records.extend(order.iter().map(|of| result(of + 10, *of)));
+        let last = format!("u{}", order[2] + 10);
+        records.push(block(20, &last, "m2", &json!({"type": "text", "text": "all read"})));
+        let results = order.map(|of| format!("result{of}")).join(" ");
+        let home = home(&records);
+        assert_eq!(words(&listed(home.path())), format!("Hello call2 call3 call4 {results} all read"));
+    };
+    for order in [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 2, 3], [4, 3, 2]] {
+        check(order);
+    }
+}
+
+#[test]
+fn a_reply_that_was_taken_back_stays_so_whatever_its_id() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    // As a gateway writes that gives all messages one id, or none.
+    for message in ["m1", ""] {
+        let home = home(&[
+            block(2, "u1", message, &text("a")),
+            said(3, Some("u2"), "user", "taken"),
+            block(4, "u3", message, &text("back")),
+            said(5, Some("u2"), "user", "b"),
+            block(6, "u5", message, &text("c")),
+        ]);
+        assert_eq!(words(&listed(home.path())), "Hello a (taken) (back) b c");
+    }
+}
+
+#[test]
+fn what_was_typed_while_the_agent_was_at_work_may_be_made_of_parts() {
+    let queued = |prompt: Value| {
+        let mut record = said(2, Some("u1"), "attachment", "");
+        record["attachment"] = json!({"type": "queued_command", "prompt": prompt});
+        record
+    };
+    let image =
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let check = |prompt: Value, expected: &str| {
+        let home = home(&[queued(prompt)]);
+        assert_eq!(words(&listed(home.path())), expected);
+    };
+    check(json!("look"), "Hello look");
+    check(json!([{"type": "text", "text": "look"}, image]), "Hello look image");
+    check(json!([image]), "Hello image");
+    check(json!([{"type": "text", "text": "<system-reminder>x</system-reminder>"}]), "Hello");
+    check(json!([]), "Hello");
+    check(json!(null), "Hello");
+}

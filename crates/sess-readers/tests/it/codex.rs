@@ -368,3 +368,148 @@ fn a_thread_whose_ends_are_of_the_model_alone_is_listed() {
         assert_eq!((&*sessions[0].title, &*at), (title, "2026-11-10T12:00:30Z"));
     }
 }
+
+#[test]
+fn of_two_files_of_one_rollout_the_one_that_was_changed_last_counts_and_the_other_is_told_of() {
+    let dirs = ["sessions/2026/11/10", "sessions/2026/11/11", "archived_sessions"];
+    let check = |older: &str, newer: &str| {
+        let temp = home();
+        for (dir, text, second) in [(older, "older", 0), (newer, "newer", 9)] {
+            rollout(temp.path(), dir, A, 0, &[meta(A, &json!({})), ask(text)]);
+            let name = format!("rollout-2026-11-10T12-00-00-{A}.jsonl");
+            let file = fs::File::options().write(true).open(temp.path().join(".codex").join(dir).join(name));
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_794_480_000 + second);
+            file.and_then(|file| file.set_modified(at)).expect("touched");
+        }
+        let (sessions, problems) = list(temp.path());
+        assert_eq!((sessions.len(), words(&sessions[0]).as_str()), (1, "newer"), "{older} {newer}");
+        assert_eq!(sessions[0].is_archived, newer == "archived_sessions");
+        let is_told = problems[0].contains(older) && problems[0].ends_with("what is in it is left out");
+        assert!(problems.len() == 1 && is_told, "{problems:?}");
+    };
+    for older in dirs {
+        dirs.into_iter().filter(|newer| *newer != older).for_each(|newer| check(older, newer));
+    }
+}
+
+#[test]
+fn a_rollout_of_the_first_releases_is_read() {
+    let temp = home();
+    let dir = temp.path().join(".codex/sessions/2025/05/07");
+    fs::create_dir_all(&dir).expect("made");
+    let message = |role: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]});
+    let state = json!({"record_type": "state"});
+    let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"});
+    let records = [
+        json!({"id": A, "timestamp": "2025-05-07T17:24:21.123Z", "instructions": null, "git": {"branch": "main"}}),
+        state.clone(),
+        message("user", "why?"),
+        state.clone(),
+        json!({"type": "reasoning", "id": "r1", "summary": []}),
+        call,
+        json!({"type": "function_call_output", "call_id": "c1", "output": "printed"}),
+        message("assistant", "because"),
+        state,
+    ];
+    let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+    fs::write(dir.join(format!("rollout-2025-05-07T17-24-21-{A}.jsonl")), text).expect("written");
+    let (sessions, problems) = list(temp.path());
+    assert_eq!((sessions.len(), problems.len()), (1, 0), "{problems:?}");
+    let session = &sessions[0];
+    let began = session.created_at.map(|at| at.to_string());
+    assert_eq!((&*session.title, session.branch.as_deref()), ("why?", Some("main")));
+    assert_eq!(began.as_deref(), Some("2025-05-07T17:24:21.123Z"));
+    assert_eq!(words(session), "why? shell printed because");
+    let (_, counts) = told(session);
+    assert_eq!((counts.bad, counts.unknown), (0, 0));
+}
+
+/// Says what a thread is called: in a list, by all of its file, and in `told` where the list was not sure.
+fn titles(home: &Path, id: &str) -> [String; 3] {
+    let (sessions, problems) = list(home);
+    assert!(problems.is_empty(), "{problems:?}");
+    let session = sessions.into_iter().find(|session| session.id.as_str() == id).expect("listed");
+    let by_all = sess_readers::title(&session);
+    let read = told(&session).1.title.unwrap_or_else(|| session.title.clone());
+    [session.title, by_all, read]
+}
+
+#[test]
+fn a_thread_is_called_by_the_first_prompt_that_was_not_taken_back() {
+    let back = json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}});
+    let shown = |text| event("user_message", text);
+    let seen = |text: &str| {
+        response(
+            &json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}),
+        )
+    };
+    let short = [meta(A, &json!({})), seen("1"), shown("1"), say("a"), back, seen("2"), shown("2"), say("b")];
+    let check = |records: &[Value], expected: [&str; 3]| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, records);
+        assert_eq!(titles(temp.path(), A), expected);
+    };
+    check(&short, ["2"; 3]);
+    check(&short[..5], [""; 3]);
+    // Further down than a list looks.
+    let mut long = short.to_vec();
+    long.splice(4..4, vec![say(&"x".repeat(1_000)); 200]);
+    check(&long, ["1", "2", "2"]);
+}
+
+#[test]
+fn a_thread_that_goes_on_where_a_file_ended_is_called_by_the_first_prompt_in_that() {
+    let temp = home();
+    rollout(temp.path(), "sessions", A, 0, &[meta(A, &json!({})), ask("a1"), say("a2"), ask("wrong")]);
+    let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 3}});
+    rollout(temp.path(), "sessions", &format!("{A}_{B}"), 3, &[meta(A, &base), ask("a3")]);
+    assert_eq!(titles(temp.path(), A), ["a1"; 3]);
+    let base = json!({"history_base": {"thread_id": B, "end_ordinal_exclusive": 4}});
+    rollout(temp.path(), "sessions", C, 4, &[meta(C, &base), ask("c1")]);
+    assert_eq!(titles(temp.path(), C), ["a1"; 3]);
+    let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 1}});
+    rollout(temp.path(), "sessions", C, 1, &[meta(C, &base), ask("c1")]);
+    assert_eq!(titles(temp.path(), C), ["c1"; 3]);
+}
+
+#[test]
+fn a_sub_agent_is_called_by_its_own_first_prompt() {
+    let temp = home();
+    let source =
+        json!({"parent_thread_id": A, "agent_nickname": "Kepler", "subagent_history_start_ordinal": 3});
+    let records = [meta(B, &source), ask("of the parent"), say("to the parent"), ask("task"), say("done")];
+    rollout(temp.path(), "sessions", B, 0, &records);
+    assert_eq!(titles(temp.path(), B), ["task"; 3]);
+}
+
+#[test]
+fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
+    let message = |role: &str, text: &str| {
+        response(&json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}))
+    };
+    let (asked, answered) = (|text| message("user", text), |text| message("assistant", text));
+    let (ask, say) = (|text| event("user_message", text), |text| event("agent_message", text));
+    let check = |records: &[Value], expected: &str| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], records].concat());
+        assert_eq!(read(temp.path(), A), expected);
+    };
+    let old = [asked("1"), answered("2")];
+    let new = [asked("3"), ask("3"), answered("4"), say("4")];
+    let started = event("task_started", "");
+    check(&[&old[..], &new].concat(), "1 2 3 4");
+    check(&[&old[..], &[started.clone()], &new].concat(), "1 2 3 4");
+    check(&[&new[..], &old].concat(), "3 4 1 2");
+    check(&[&new[..], &old, &new, &old].concat(), "3 4 1 2 3 4 1 2");
+    // What Codex says in the person's place is not what the person says.
+    let hidden = asked("<user_action>hidden</user_action>");
+    check(&[&new[..], &[hidden, answered("5")]].concat(), "3 4 5");
+    check(&[&new[..], &[asked("Warning: hidden"), answered("5"), say("5")]].concat(), "3 4 5");
+    // Releases that wrote down what the model said in both ways, and what it was asked in one.
+    check(&[asked("1"), answered("2"), say("2")], "1 2");
+    // A prompt that came while the model was at work is written between what it said and what was shown of that.
+    check(&[ask("3"), say("4"), ask("6"), answered("4"), asked("6"), say("7"), answered("7")], "3 4 6 7");
+    // A message is shown in one way or in two.
+    let item = item("AgentMessage", "4");
+    check(&[asked("3"), ask("3"), answered("4"), item], "3 4");
+}

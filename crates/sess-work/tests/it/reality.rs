@@ -389,7 +389,7 @@ fn what_an_abandoned_attempt_learned_is_known() {
         let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
         let learned = || fs::read_to_string(place.join("_AGENTS/knowledge").join(&path)).expect("read");
         assert!(learned().contains("the port is 8081"), "{}", learned());
-        let context = ann.context(&slug, 100_000).expect("a context");
+        let (context, _) = ann.context(&slug, 100_000).expect("a context");
         assert!(context.contains("the port is 8081"), "{context}");
         ann.note(&slug, Note::Learning, "the host is ::1").expect("noted");
         assert!(learned().contains("8081") && learned().contains("::1"), "{}", learned());
