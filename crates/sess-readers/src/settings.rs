@@ -245,8 +245,8 @@ impl Five<'_> {
             let rest = &self.text[self.at()..];
             let len = if rest.starts_with("//") {
                 rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len())
-            } else if rest.starts_with("/*") {
-                match rest[2..].find("*/") {
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                match comment.find("*/") {
                     Some(end) => end + 4,
                     None => return self.wrong("the end of a comment"),
                 }

@@ -616,7 +616,7 @@ fn a_remote_that_takes_no_branches_of_sessions_is_told_as_that() {
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
     let error = ann.note(&slug, sess_work::Note::Log, "a line").expect_err("it is not taken");
     assert_eq!(error.kind, Kind::Rejected, "{error}");
-    assert!(error.message().starts_with(&format!("origin does not take session/{slug} with")), "{error}");
+    assert!(error.message().contains(&format!("origin does not take session/{slug} with")), "{error}");
     assert!(error.message().contains("no such branches"), "{error}");
     assert_eq!(error.next_command(), format!("git push origin session/{slug}"));
 }
