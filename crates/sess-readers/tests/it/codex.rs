@@ -498,7 +498,7 @@ fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
     let new = [asked("3"), ask("3"), answered("4"), say("4")];
     let started = event("task_started", "");
     check(&[&old[..], &new].concat(), "1 2 3 4");
-    check(&[&old[..], &[started.clone()], &new].concat(), "1 2 3 4");
+    check(&[&old[..], std::slice::from_ref(&started), &new].concat(), "1 2 3 4");
     check(&[&new[..], &old].concat(), "3 4 1 2");
     check(&[&new[..], &old, &new, &old].concat(), "3 4 1 2 3 4 1 2");
     // What Codex says in the person's place is not what the person says.
