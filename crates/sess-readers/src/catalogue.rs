@@ -148,16 +148,11 @@ fn without_circles(sessions: &mut [Foreign]) {
     }
 }
 
-/// Marks the sub-agents whose parents are not there, or not known: nobody would find what they said otherwise.
+/// Marks the sub-agents whose parents are not there: nobody would find what they said otherwise.
 fn mark_orphans(sessions: &mut [Foreign]) {
     let ids: HashSet<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
     for session in sessions {
-        session.is_orphan = match &session.parent {
-            Some(parent) => !ids.contains(parent),
-            // goose keeps of none whose it is. What others run without a parent, such as Codex its reviews, stands in
-            // the session that asked for it.
-            None => session.source == Source::Goose && session.is_sub_agent(),
-        };
+        session.is_orphan = session.parent.as_ref().is_some_and(|parent| !ids.contains(parent));
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Foreign {
     pub parent: Option<SessionId>,
     /// What the agent calls a sub-agent.
     pub name: Option<String>,
-    /// It is a sub-agent's, and the session that it was started from is gone, or not known.
+    /// It is a sub-agent's, and the session that it was started from is gone.
     pub is_orphan: bool,
     pub is_archived: bool,
     /// How many messages it has, where that is known without reading it.

@@ -92,12 +92,3 @@ hi
 ";
     assert!(text.ends_with(expected), "{text}");
 }
-
-#[test]
-fn a_sub_agent_of_which_nothing_says_whose_it_is_is_a_session_of_its_own() {
-    let home = copy("goose");
-    let (sessions, _) = list(home.path());
-    let sub_agent = sessions.iter().find(|session| session.id.as_str() == "20261112_4").expect("listed");
-    assert!(sub_agent.is_sub_agent() && sub_agent.is_orphan && !sub_agent.is_part(), "{sub_agent:?}");
-    assert!(sessions.iter().all(|session| session.is_sub_agent() == session.is_orphan), "{sessions:?}");
-}
