@@ -269,6 +269,18 @@ pub(crate) fn status_command(checkout: &Path) -> String {
     format!("git -C {} status", crate::quoted(checkout.display()))
 }
 
+/// Returns the command that puts away files which git does not track, and nothing else.
+pub(crate) fn stash_command(checkout: &Path, names: &[impl AsRef<str>]) -> String {
+    // What means something in a pattern means itself in a name.
+    let is_pattern = |name: &str| name.starts_with(':') || name.contains(['*', '?', '[', '\\']);
+    let paths = names.iter().map(AsRef::as_ref).map(|name| match is_pattern(name) {
+        true => crate::quoted(format!(":(literal){name}")),
+        false => crate::quoted(name),
+    });
+    let paths: Vec<String> = paths.collect();
+    format!("git -C {} stash push --all -- {}", crate::quoted(checkout.display()), paths.join(" "))
+}
+
 /// Marks the plans of a checkout as what nobody changes, or as what can be changed. A claim keeps its plan's hash; this
 /// is a hint. What a shell reads gets the line ends that it knows, whatever git is set to.
 pub(crate) fn tidy_sessions(git: &Git) {

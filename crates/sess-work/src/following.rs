@@ -13,7 +13,7 @@ use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
-    checkout::{NAMED_MAX, status_command, tidy_sessions},
+    checkout::{NAMED_MAX, stash_command, status_command, tidy_sessions},
     git::words_of,
     projecting::Step,
     writing::write_whole,
@@ -86,15 +86,7 @@ impl Work {
     fn check_follows(&self, checkout: &Path, from: &Oid, to: &Oid) -> Result<()> {
         let git = self.repo.git.at(checkout);
         refresh(&git)?;
-        let in_the_way = in_the_way(&git, from, to)?;
-        if !in_the_way.is_empty() {
-            return Err(Error::would_lose(format!(
-                "{} has files that git does not track, and that this would have to overwrite: {}",
-                checkout.display(),
-                first_of(&in_the_way, NAMED_MAX)
-            ))
-            .next(format!("git -C {} stash --all", crate::quoted(checkout.display()))));
-        }
+        check_clear(&git, from, to)?;
         let probe = git.run(["read-tree", "--dry-run", "-m", "-u", from.as_str(), to.as_str()])?;
         // A checkout that is elsewhere by now says nothing: whoever moves the base finds that it has moved.
         if probe.is_ok() || self.repo.commit(&self.repo.base_ref())?.as_ref() != Some(from) {
@@ -161,9 +153,23 @@ impl Work {
     }
 }
 
+/// Fails when a checkout has files that git does not track where others have to come.
+fn check_clear(checkout: &Git, from: &Oid, to: &Oid) -> Result<()> {
+    let in_the_way = in_the_way(checkout, from, to)?;
+    if in_the_way.is_empty() {
+        return Ok(());
+    }
+    Err(Error::would_lose(format!(
+        "{} has files that git does not track, and that this would have to overwrite: {}",
+        checkout.dir().display(),
+        first_of(&in_the_way, NAMED_MAX)
+    ))
+    .next(stash_command(checkout.dir(), &in_the_way)))
+}
+
 /// Returns what a checkout has in the places of files that come with another commit, and git does not track. What git
 /// ignores it would overwrite without a word.
-pub(crate) fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
+fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
     let asked = [
         "diff-tree",
         "-r",

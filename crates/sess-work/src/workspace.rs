@@ -7,9 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sess_core::mention::first_of;
+
 use crate::{
     Error, Git, Move, Oid, Phase, Repo, Result, Slug, Work,
-    checkout::{OPEN_MODE, is_inside, status_command, tidy_sessions},
+    checkout::{NAMED_MAX, OPEN_MODE, is_inside, stash_command, status_command, tidy_sessions},
     git::words_of,
     guard::{self, TRUST_COMMAND},
     repo::MADE_FROM_FILE,
@@ -122,18 +124,16 @@ impl Work {
             self.repo.git.text(["ls-tree", "-r", "-z", "--name-only", "--full-tree", target.as_str()])?;
         let known: std::collections::HashSet<&str> = known.split_terminator('\0').collect();
         let told = self.repo.git.at(path).text(["ls-files", "-z", "--others"])?;
-        let mut in_the_way: Vec<&str> =
-            told.split_terminator('\0').filter(|name| known.contains(name)).collect();
-        in_the_way.truncate(5);
+        let in_the_way: Vec<&str> = told.split_terminator('\0').filter(|name| known.contains(name)).collect();
         if in_the_way.is_empty() {
             return Ok(());
         }
         Err(Error::would_lose(format!(
             "the workspace {} is left from before, and git does not know {} in it, which the session's branch has by now: move that away first",
             path.display(),
-            in_the_way.join(", ")
+            first_of(&in_the_way, NAMED_MAX)
         ))
-        .next(format!("git -C {place} stash --all")))
+        .next(stash_command(path, &in_the_way)))
     }
 
     /// Has a workspace go on with its session's branch from another commit. What git does not track stays.

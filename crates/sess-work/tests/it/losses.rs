@@ -101,12 +101,14 @@ fn who_lost_a_session_and_claims_it_again_goes_on_with_what_others_did() {
         assert!(refused.next_command().contains(" stash "), "{refused}");
         let seen = bob.see().expect("seen");
         assert!(seen.standing(&slug).holder().is_none(), "nothing is taken");
+        refused
     };
     taken(bob.claim(&slug, &options));
     taken(bob.claim_next(None, &options).map(|claimed| claimed.expect("one is ready")));
     lab.git(&workspace, &["checkout", "--quiet", "b3.txt"]);
     fs::write(workspace.join("b4.txt"), "mine\n").expect("written");
-    taken(bob.claim(&slug, &options));
+    let refused = taken(bob.claim(&slug, &options));
+    assert!(refused.next_command().ends_with(" stash push --all -- b4.txt"), "{refused}");
     fs::remove_file(workspace.join("b4.txt")).expect("removed");
 
     fs::write(workspace.join("notes.txt"), "mine\n").expect("written");

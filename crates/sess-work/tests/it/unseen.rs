@@ -1,7 +1,7 @@
 //! What git does not look at by itself is not lost for that: ignored files, files that it was told to pass over, what
 //! only a clone of one's own has, what a sparse checkout leaves out.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Command};
 
 use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work, Workspace};
 
@@ -9,6 +9,13 @@ use crate::lab::{Lab, planned, work};
 
 fn claimed(work: &Work, slug: &Slug) -> PathBuf {
     work.claim(slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace")
+}
+
+/// Runs a command that was printed.
+#[track_caller]
+fn by_hand(command: &str) {
+    let ended = Command::new("sh").args(["-c", command]).output().expect("run");
+    assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]
@@ -85,6 +92,41 @@ fn an_ignored_file_of_a_checkout_is_not_overwritten_by_what_lands() {
     }
     assert_eq!(fs::read_to_string(dir.join(".env")).expect("there"), "SECRET=precious\n");
     assert_eq!(fs::read_to_string(dir.join("cache")).expect("there"), "a file\n");
+}
+
+#[test]
+fn the_command_for_files_in_the_way_takes_away_those_and_no_others() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    fs::write(dir.join(".gitignore"), "*.env\nnode_modules\n.sessions\n").expect("written");
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "ignore"]);
+    fs::create_dir(dir.join("node_modules")).expect("made");
+    let (in_the_way, others) =
+        (["a b.env", "*.env", ":top.env"], ["c.env", "node_modules/x", "notes.txt", "top.env"]);
+    for name in in_the_way.iter().chain(&others) {
+        fs::write(dir.join(name), "mine\n").expect("written");
+    }
+    let ann = work(&dir);
+    let slug = planned(&ann, "Brings them");
+    let workspace = claimed(&ann, &slug);
+    for name in in_the_way {
+        fs::write(workspace.join(name), "of the session\n").expect("written");
+    }
+    lab.git(&workspace, &["add", "--force", "--all"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: these")]);
+    let refused = ann.complete(&slug, None).expect_err("they would be overwritten");
+    by_hand(refused.next_command());
+    ann.complete(&slug, None).expect("completed");
+    for name in in_the_way {
+        assert_eq!(fs::read_to_string(dir.join(name)).expect(name), "of the session\n", "{name}");
+        let kept = lab.git(&dir, &["show", &format!("stash^3:{name}")]);
+        assert_eq!(kept, "mine", "{name}");
+    }
+    for name in others {
+        assert_eq!(fs::read_to_string(dir.join(name)).expect(name), "mine\n", "{name}");
+    }
 }
 
 #[test]
