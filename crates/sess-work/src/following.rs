@@ -167,8 +167,8 @@ fn check_clear(checkout: &Git, from: &Oid, to: &Oid) -> Result<()> {
     .next(stash_command(checkout.dir(), &in_the_way)))
 }
 
-/// Returns what a checkout has in the places of files that come with another commit, and git does not track. What git
-/// ignores it would overwrite without a word.
+/// Returns what a checkout has in the places of files that come with another commit, and git does not track: files, and
+/// directories that have to go with all that is in them. What git ignores it would overwrite or delete without a word.
 fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
     let asked = [
         "diff-tree",
@@ -186,16 +186,29 @@ fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
     if there.is_empty() {
         return Ok(Vec::new());
     }
+    let is_dir =
+        |name: &&str| fs::symlink_metadata(checkout.dir().join(name)).is_ok_and(|found| found.is_dir());
+    let (dirs, files): (Vec<&str>, Vec<&str>) = there.into_iter().partition(is_dir);
     let told = checkout.text(["ls-files", "-z"])?;
     let tracked: BTreeSet<&str> = told.split_terminator('\0').collect();
-    Ok(there.into_iter().filter(|name| !tracked.contains(name)).map(str::to_owned).collect())
+    let mut found: Vec<String> =
+        files.into_iter().filter(|name| !tracked.contains(name)).map(str::to_owned).collect();
+    if !dirs.is_empty() {
+        let asked =
+            ["ls-files", "-z", "--others", "--directory", "--no-empty-directory", "--"].map(str::to_owned);
+        let dirs = dirs.iter().map(|dir| format!(":(literal){dir}/"));
+        let told = checkout.text(asked.into_iter().chain(dirs))?;
+        found.extend(told.split_terminator('\0').map(str::to_owned));
+    }
+    Ok(found)
 }
 
-/// Returns the file that is in a place, or where one of its directories would have to be.
+/// Returns what is in the place of a file, or the file where one of its directories would have to be.
 fn what_is_at<'n>(dir: &Path, name: &'n str) -> Option<&'n str> {
     let ends = name.match_indices('/').map(|(end, _)| end).chain([name.len()]);
     let mut parts = ends.map(|end| &name[..end]);
-    parts.find(|part| fs::symlink_metadata(dir.join(part)).is_ok_and(|found| !found.is_dir()))
+    parts
+        .find(|part| fs::symlink_metadata(dir.join(part)).is_ok_and(|found| *part == name || !found.is_dir()))
 }
 
 /// Has git look at the files again: one that was only touched, or whose mode is another, is not changed by that.

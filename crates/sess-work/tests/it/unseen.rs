@@ -95,6 +95,42 @@ fn an_ignored_file_of_a_checkout_is_not_overwritten_by_what_lands() {
 }
 
 #[test]
+fn an_ignored_file_of_a_checkout_is_not_deleted_with_its_directory() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    fs::write(dir.join(".gitignore"), "*.log\nignored\n.sessions\n").expect("written");
+    fs::create_dir_all(dir.join("out/deep")).expect("made");
+    fs::create_dir(dir.join("ignored")).expect("made");
+    fs::write(dir.join("out/tracked"), "tracked\n").expect("written");
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "ignore"]);
+    let ann = work(&dir);
+    for (name, files) in [("out", &["out/precious.log", "out/deep/x.log"][..]), ("ignored", &["ignored/x"])] {
+        for file in files {
+            fs::write(dir.join(file), "precious\n").expect("written");
+        }
+        let slug = planned(&ann, &format!("A file {name}"));
+        let workspace = claimed(&ann, &slug);
+        drop(fs::remove_dir_all(workspace.join(name)));
+        fs::write(workspace.join(name), "of the session\n").expect("written");
+        lab.git(&workspace, &["add", "--force", "--all", name]);
+        lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a file")]);
+        let base = lab.git(&dir, &["rev-parse", "main"]);
+        let refused = ann.complete(&slug, None).expect_err("it would be deleted");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(refused.message().contains(&format!("{name}/")), "{refused}");
+        assert_eq!(lab.git(&dir, &["rev-parse", "main"]), base, "nothing moved");
+        by_hand(refused.next_command());
+        ann.complete(&slug, None).expect("completed");
+        assert_eq!(fs::read_to_string(dir.join(name)).expect("there"), "of the session\n");
+        for file in files {
+            assert_eq!(lab.git(&dir, &["show", &format!("stash^3:{file}")]), "precious");
+        }
+    }
+}
+
+#[test]
 fn the_command_for_files_in_the_way_takes_away_those_and_no_others() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
