@@ -117,6 +117,8 @@ impl Work {
         if let Some(pending) = Pending::parse(&text).filter(|pending| self.is_due(pending)) {
             let git = self.repo.git.at(&pending.checkout);
             refresh(&git)?;
+            // Somebody may have written them since that was asked before the base moved.
+            check_clear(&git, &pending.from, &pending.to)?;
             let followed = git.run(["read-tree", "-m", "-u", pending.from.as_str(), pending.to.as_str()])?;
             if !followed.is_ok() {
                 return Err(Error::would_lose(format!(

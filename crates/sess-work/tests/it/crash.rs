@@ -10,10 +10,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, Draft, Kind, Note, Slug, State, Work};
 
 use crate::{
-    lab::{Lab, work},
+    lab::{Lab, planned, work},
     many::{number, plan_in, planned_many},
 };
 
@@ -295,6 +295,43 @@ fn a_retry_that_was_killed_does_not_leave_the_branch_of_the_attempt_before() {
         let place = claimed.workspace.expect("a workspace");
         assert!(!place.join(format!("{slug}.txt")).exists(), "{kill}: it goes on with the attempt before");
         stage.assert_reachable(&commit, kill);
+    }
+}
+
+#[test]
+fn a_checkout_that_follows_late_overwrites_nothing_that_came_since() {
+    let stage = Stage::new();
+    let (lab, dir) = (&stage.lab, &stage.ann);
+    lab.git(dir, &["remote", "remove", "origin"]);
+    fs::write(dir.join(".gitignore"), ".env\n*.log\n.sessions\n").expect("written");
+    fs::create_dir(dir.join("out")).expect("made");
+    fs::write(dir.join("out/tracked"), "tracked\n").expect("written");
+    lab.git(dir, &["add", "."]);
+    lab.git(dir, &["commit", "--quiet", "-m", "ignore"]);
+    let ann = work(dir);
+    for (name, precious) in [(".env", ".env"), ("out", "out/precious.log")] {
+        let slug = planned(&ann, &format!("Brings {}", name.trim_start_matches('.')));
+        let place = ann.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+        drop(fs::remove_dir_all(place.join(name)));
+        fs::write(place.join(name), "of the session\n").expect("written");
+        lab.git(&place, &["add", "--force", "--all", name]);
+        lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {name}")]);
+        let (_, is_killed) = stage.run("complete", dir, &slug, "before:read-tree -m -u");
+        assert!(is_killed, "the base has moved, and its checkout has not");
+
+        fs::write(dir.join(precious), "precious\n").expect("written");
+        ann.list(&ann.see().expect("seen")).expect("listed");
+        assert_eq!(fs::read_to_string(dir.join(precious)).expect("there"), "precious\n");
+        let draft = Draft { title: "Another".to_owned(), ..Draft::default() };
+        let refused = ann.draft(None, &draft, None).expect_err("it would be overwritten");
+        assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+        assert!(refused.message().ends_with(precious), "{refused}");
+        let command = refused.next_command();
+        assert!(Command::new("sh").args(["-c", command]).status().expect("run").success(), "{command}");
+        ann.draft(None, &draft, None).expect("drafted");
+        assert_eq!(fs::read_to_string(dir.join(name)).expect("there"), "of the session\n");
+        assert_eq!(lab.git(dir, &["show", &format!("stash^3:{precious}")]), "precious");
+        assert_eq!(lab.git(dir, &["status", "--porcelain"]), "");
     }
 }
 
