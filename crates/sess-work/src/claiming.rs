@@ -8,11 +8,12 @@ use sess_core::Timestamp;
 use crate::{
     Amendment, Brief, Claim, Error, Kind, Move, Moved, Note, Oid, PLAN_FILE, Phase, Record, Result, Seen,
     Slug, State, Verb, Work,
+    branch::Content,
     brief::plain_ended,
     projecting::{ENV_FILE, Step, message},
     repo::{CLAIMS, random_hex},
     templates::one_line,
-    tree::Edit,
+    tree::{Edit, PLAIN},
     workspace::Workspace,
 };
 
@@ -536,7 +537,8 @@ impl Work {
         Ok(notices)
     }
 
-    /// Records a change of the plan, with what it was before and why.
+    /// Records a change of the plan, with what it was before and why. One that is the plan already is brought back to
+    /// the branch when that has another.
     pub fn amend(&self, slug: &Slug, text: Option<&str>, reason: &str) -> Result<Record> {
         if reason.trim().is_empty() {
             return Err(Error::usage("an amendment needs a reason")
@@ -560,26 +562,37 @@ impl Work {
         Brief::parse(&text)
             .and_then(|brief| brief.check_ready(slug))
             .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
-        if text == plain_ended(&self.repo.text_of(&record.claim.plan)?) {
+        let known = self.repo.bytes_of(&record.claim.plan)?;
+        let is_known = text == plain_ended(&String::from_utf8_lossy(&known));
+        let (bytes, verb) = match is_known {
+            true => (known, "Bring the plan back"),
+            false => (text.into_bytes(), "OVERRIDE"),
+        };
+        let plan = self.repo.write_blob(&bytes)?;
+        let shown = match self.tip(slug)? {
+            Some(tip) => self.repo.files_of(tip.as_str(), &path)?.remove(&path),
+            None => None,
+        };
+        if is_known && shown.is_some_and(|file| file.oid == plan) {
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
-        let plan = self.repo.write_blob(text.as_bytes())?;
-        let what = format!("OVERRIDE: {}", one_line(reason.trim()));
-        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(&record)))?;
+        let what = format!("{verb}: {}", one_line(reason.trim()));
+        let file = (path, Content { mode: PLAIN.to_owned(), bytes });
+        self.change_on_branch(slug, &message(slug, &what, &self.by(), Some(&record)), |_| Ok(vec![file]))?;
         let seen = self.see()?;
         let branch = self.branch_move(slug, &seen)?;
-        let amendment = Amendment {
+        let amendment = (!is_known).then(|| Amendment {
             at: self.now(),
             from: record.claim.plan.clone(),
             to: plan.clone(),
             reason: reason.trim().to_owned(),
-        };
+        });
         self.replaced(
             &record,
             |claim| {
                 claim.plan = plan.clone();
-                claim.amendments.push(amendment.clone());
+                claim.amendments.extend(amendment.clone());
             },
             branch.as_slice(),
             true,

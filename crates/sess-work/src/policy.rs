@@ -37,16 +37,17 @@ impl Work {
     ) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let path = format!("{}/{PLAN_FILE}", State::Active.dir_of(slug));
-        let is_same = match workspace.map(|dir| dir.join(&path)) {
+        // What lands is on the branch, byte for byte; what is not committed yet can end its lines as a checkout does.
+        let shared = self.repo.files_of(tip.as_str(), &path)?.remove(&path);
+        let on_branch = shared.map(|file| file.oid == claim.plan);
+        let here = match workspace.map(|dir| dir.join(&path)) {
             Some(file) if file.is_file() => Some(self.is_plan(&file, &claim.plan)?),
             Some(_) => None,
-            None => {
-                let shared = self.repo.files_of(tip.as_str(), &path)?.remove(&path);
-                shared.map(|file| file.oid == claim.plan)
-            }
+            None => on_branch,
         };
-        if is_same != Some(true) {
-            let what = if is_same.is_none() { "is gone" } else { "was changed" };
+        if (on_branch, here) != (Some(true), Some(true)) {
+            let is_gone = on_branch.is_none() || here.is_none();
+            let what = if is_gone { "is gone" } else { "was changed" };
             refused
                 .push(format!("SESSION.md of {slug} {what}: it is the plan that the work is compared with"));
         }

@@ -476,6 +476,46 @@ fn a_plan_that_was_written_with_the_line_ends_of_windows_is_kept_without() {
 }
 
 #[test]
+fn a_plan_that_the_branch_has_otherwise_or_not_at_all_is_brought_back_by_the_command_that_is_told() {
+    // As an editor saves it, and as git has it where no hook runs.
+    for (title, is_gone) in [("Other line ends", false), ("Gone", true)] {
+        let lab = Lab::new();
+        let ann = work(&lab.clone_named("ann"));
+        let slug = planned(&ann, title);
+        let workspace = claimed(&ann, &slug);
+        let file = format!("_AGENTS/sessions/active/{slug}/SESSION.md");
+        let plan = lab.git(&workspace, &["rev-parse", &format!("HEAD:{file}")]);
+        let text = fs::read_to_string(workspace.join(&file)).expect("read");
+        fs::remove_file(workspace.join(&file)).expect("removed");
+        if !is_gone {
+            fs::write(workspace.join(&file), text.replace('\n', "\r\n")).expect("written");
+        }
+        lab.git(&workspace, &["commit", "--quiet", "--all", "-m", "by an editor", "--no-verify"]);
+        commit(&lab, &workspace, "a.rs", &slug);
+
+        let told = ann.status(&slug).expect("told").refused;
+        let words = if is_gone { "is gone" } else { "was changed" };
+        assert!(told.iter().any(|told| told.contains(words)), "{told:?}");
+        let refused = ann.complete(&slug, None).expect_err("it is not the plan");
+        assert_eq!(refused.kind, Kind::Policy, "{refused}");
+        // It hands the plan over where the workspace has none.
+        let show = format!("git show {} | sess work amend {slug} --file - ", &plan[..12]);
+        let handed_over = refused.next_command().starts_with(&show).then_some(text.as_str());
+        assert_eq!(handed_over.is_some(), is_gone, "{refused}");
+        let amend = || ann.amend(&slug, handed_over, "it was not meant");
+        assert_eq!(amend().expect("brought back").claim.amendments, [], "it is the plan that was claimed");
+        let error = amend().expect_err("it is there");
+        assert!(error.message().contains("is as it was"), "{error}");
+        assert_eq!(ann.status(&slug).expect("told").refused, [""; 0]);
+        assert_eq!(lab.git(&workspace, &["status", "--porcelain"]), "");
+        ann.complete(&slug, None).expect("completed");
+        let landed =
+            lab.git(&lab.hub(), &["rev-parse", &format!("main:{}", file.replace("active", "completed"))]);
+        assert_eq!(landed, plan);
+    }
+}
+
+#[test]
 fn whoever_only_asks_about_a_plan_writes_nothing_into_the_repository() {
     let lab = Lab::new();
     let ann = work(&lab.clone_named("ann"));
