@@ -172,8 +172,8 @@ impl Brief {
         slug.is_kb() && self.kind == WorkKind::KbMerge
     }
 
-    /// Fails when a plan cannot be that of a session: it waits for itself, which would never be over, or is of a kind
-    /// that the session is not named for.
+    /// Fails when a plan cannot be that of a session: it waits for itself, which would never be over, or is not of the
+    /// kind that the session is named for.
     pub(crate) fn check_fits(&self, slug: &Slug) -> Result<()> {
         let next = format!("sess work edit {slug}");
         if self.depends.contains(slug) {
@@ -183,6 +183,12 @@ impl Brief {
         if self.kind == WorkKind::KbMerge && !self.may_change_knowledge(slug) {
             return Err(Error::policy(format!(
                 "the plan of {slug} is of kind kb-merge, which only those called kb-YYYY-MM-DD-merge-topic are: make it `kind: standard`"
+            ))
+            .next(next));
+        }
+        if slug.is_kb() && self.kind != WorkKind::KbMerge {
+            return Err(Error::policy(format!(
+                "{slug} is named for a session that merges the knowledge base, and its plan is not of that kind: make it `kind: kb-merge`"
             ))
             .next(next));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     Brief, Draft, Error, Kind, Move, Moved, Oid, PLAN_FILE, Phase, Record, Result, Seen, Slug, State, Verb,
-    Work, WorkKind,
+    Work,
     brief::{self, plain_ended},
     projecting::{Step, message},
     repo::random_hex,
@@ -51,16 +51,9 @@ impl Work {
                     self.template(&seen.tree, templates::SESSION)?.as_deref(),
                 )?,
             };
-            let next = format!("sess work new --slug {made} --from <file>");
-            let brief = Brief::parse(&text)
-                .and_then(|brief| brief.check_fits(&made).map(|()| brief))
-                .map_err(|error| error.next(&next))?;
-            if made.is_kb() && brief.kind != WorkKind::KbMerge {
-                return Err(Error::policy(format!(
-                    "{made} is named for a session that merges the knowledge base, and its plan is not of that kind: make it `kind: kb-merge`"
-                ))
-                .next(next));
-            }
+            Brief::parse(&text)
+                .and_then(|brief| brief.check_fits(&made))
+                .map_err(|error| error.next(format!("sess work new --slug {made} --from <file>")))?;
             let path = format!("{}/{PLAN_FILE}", State::Drafting.dir_of(&made));
             let edits = vec![Edit::Put(path, self.repo.file(&text)?)];
             Ok(Some(Step { message: message(&made, "Draft session", &self.by(), None), edits }))

@@ -215,6 +215,41 @@ fn a_plan_that_waits_for_itself_is_refused() {
 }
 
 #[test]
+fn what_is_named_to_merge_knowledge_stays_of_that_kind() {
+    let lab = Lab::new();
+    let hand = lab.clone_named("hand");
+    let ann = work(&lab.clone_named("ann"));
+    let slug: sess_work::Slug = "kb-2025-10-14-merge-x".parse().expect("a slug");
+    let text = "---\nkind: kb-merge\n---\n# X\n\n## Context\n\nc\n\n## Acceptance Criteria\n\n- [ ] a\n";
+    let standard = text.replace("kb-merge", "standard");
+    let check = |refused: sess_work::Error| {
+        assert_eq!(refused.kind, Kind::Policy, "{refused}");
+        assert!(refused.message().ends_with("make it `kind: kb-merge`"), "{refused}");
+        assert_eq!(refused.next_command(), format!("sess work edit {slug}"));
+    };
+    ann.draft(Some(&slug), &Draft::default(), Some(text)).expect("drafted");
+    check(ann.edit(&slug, None, &standard).expect_err("a draft"));
+    // Somebody may push it by hand.
+    let push = |state: &str, text: &str| {
+        lab.git(&hand, &["pull", "--quiet", "origin", "main"]);
+        fs::write(hand.join(format!("_AGENTS/sessions/{state}/{slug}/SESSION.md")), text).expect("written");
+        lab.git(&hand, &["commit", "--quiet", "--all", "-m", "by hand"]);
+        lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    };
+    push("drafting", &standard);
+    check(ann.ready(&slug).expect_err("not to be claimed"));
+    push("drafting", text);
+    ann.ready(&slug).expect("ready");
+    check(ann.edit(&slug, None, &standard).expect_err("a plan"));
+    push("planned", &standard);
+    check(ann.claim(&slug, &ClaimOptions::default()).expect_err("nobody works by it"));
+    ann.edit(&slug, None, text).expect("there is a way on");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    let refused = ann.amend(&slug, Some(&standard), "why not").expect_err("nobody works by it");
+    assert_eq!(refused.kind, Kind::Policy, "{refused}");
+}
+
+#[test]
 fn whoever_claims_is_told_once_what_the_clone_lacks() {
     let lab = Lab::new();
     with_templates(&lab, &[("session-env.template.j2", "{{ broken")]);
