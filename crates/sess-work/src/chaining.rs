@@ -77,7 +77,7 @@ fn script(base: &Oid, steps: &[Step], user: &User, at: Timestamp) -> String {
     script
 }
 
-fn quoted(path: &str) -> String {
+pub(crate) fn quoted(path: &str) -> String {
     format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 

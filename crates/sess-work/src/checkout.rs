@@ -2,14 +2,21 @@
 //!
 //! Where a session's checkout is, and how it comes and goes, is in `workspace`.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::{ffi::OsStringExt as _, fs::PermissionsExt as _},
+    path::Path,
+};
 
 use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Oid, PLAN_FILE, Result, Slug, State, Work,
     brief::plain_ended,
+    chaining::quoted as quoted_path,
     projecting::ENV_FILE,
+    refs::read_all,
     state::SESSIONS_DIR,
     tree::{File, mode_here},
     workspace::INCLUDE_FILE,
@@ -246,21 +253,42 @@ impl Work {
 /// Returns the files of a checkout that git was told not to look at (`update-index --skip-worktree` and the like) and
 /// that are not what it has of them.
 fn changed_unseen(checkout: &Git) -> Result<Vec<String>> {
-    let told = checkout.text(["ls-files", "-v", "-z"])?;
+    let told = checkout.text(["ls-files", "-v", "--stage", "-z"])?;
     let is_unseen = |mark: &str| mark == "S" || mark.bytes().all(|byte| byte.is_ascii_lowercase());
-    let unseen = told.split_terminator('\0').filter_map(|line| line.split_once(' '));
-    let mut changed = Vec::new();
-    for (_, name) in unseen.filter(|(mark, _)| is_unseen(mark)) {
+    let (mut files, mut links, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    for line in told.split_terminator('\0') {
+        let Some((head, name)) = line.split_once('\t') else { continue };
+        let [mark, mode, oid, _stage] = head.split(' ').collect::<Vec<_>>()[..] else { continue };
         // A sparse checkout has none of what it leaves out.
-        if fs::symlink_metadata(checkout.dir().join(name)).is_err() {
-            continue;
-        }
-        let known = checkout.text(["rev-parse", "--verify", &format!(":{name}")])?;
-        let here = checkout.run(["hash-object", "--", name])?;
-        if !here.is_ok() || here.text() != known {
-            changed.push(name.to_owned());
+        let Ok(found) = fs::symlink_metadata(checkout.dir().join(name)) else { continue };
+        match mode {
+            _ if !is_unseen(mark) => {}
+            // A submodule has changes of its own.
+            "160000" => {}
+            "120000" => links.push((name, oid)),
+            _ if found.is_file() => files.push((name, oid)),
+            _ => changed.push(name.to_owned()),
         }
     }
+    let known = read_all(checkout, &links.iter().map(|(_, oid)| (*oid).to_owned()).collect::<Vec<_>>())?;
+    for ((name, _), known) in links.iter().zip(known) {
+        let path = checkout.dir().join(name);
+        // Where a system has no links, they are files with the same text.
+        let here = fs::read_link(&path).map(|target| target.into_os_string().into_vec());
+        if here.or_else(|_| fs::read(&path)).ok() != known {
+            changed.push((*name).to_owned());
+        }
+    }
+    if files.is_empty() {
+        return Ok(changed);
+    }
+    let input: String = files.iter().map(|(name, _)| format!("{}\n", quoted_path(name))).collect();
+    let hashed =
+        checkout.run_with(["hash-object", "--stdin-paths"], Some(input.as_bytes()), &[], None)?.text();
+    // It ends at one that cannot be read: nobody knows then what is in those that follow.
+    let hashed = hashed.lines().map(Some).chain(std::iter::repeat(None));
+    let differing = files.iter().zip(hashed).filter(|((_, oid), here)| *here != Some(*oid));
+    changed.extend(differing.map(|((name, _), _)| (*name).to_owned()));
     Ok(changed)
 }
 

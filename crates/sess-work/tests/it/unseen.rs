@@ -1,7 +1,7 @@
 //! What git does not look at by itself is not lost for that: ignored files, files that it was told to pass over, what
 //! only a clone of one's own has, what a sparse checkout leaves out.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Command};
 
 use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work, Workspace};
 
@@ -39,6 +39,52 @@ fn a_change_that_git_was_told_to_pass_over_keeps_its_workspace() {
         assert!(done.notices.iter().any(|notice| notice.contains("readme.md")), "{:?}", done.notices);
         assert_eq!(fs::read_to_string(workspace.join("readme.md")).expect("there"), "local work\n", "{flag}");
     }
+}
+
+#[test]
+fn of_what_git_was_told_to_pass_over_only_what_is_changed_keeps_a_workspace() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let names = ["a file", "\"quoted\"", "two\nlines", "link", "dangling", "deep/link"];
+    fs::create_dir(dir.join("deep")).expect("made");
+    for name in &names[..3] {
+        fs::write(dir.join(name), format!("{name}\n")).expect("written");
+    }
+    for (name, target) in [("link", "a file"), ("dangling", "nowhere"), ("deep/link", "../deep")] {
+        symlink(target, dir.join(name)).expect("made");
+    }
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "links"]);
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:main"]);
+    let ann = work(&dir);
+    let slug = planned(&ann, "Links");
+    let released = || {
+        let workspace = claimed(&ann, &slug);
+        for name in names {
+            lab.git(&workspace, &["update-index", "--skip-worktree", name]);
+        }
+        workspace
+    };
+    let workspace = released();
+    assert_eq!(ann.release(&slug, None).expect("released"), [""; 0], "nothing is changed");
+    assert!(!workspace.exists());
+
+    let workspace = released();
+    for name in ["link", "two\nlines", "deep/link"] {
+        fs::remove_file(workspace.join(name)).expect("removed");
+    }
+    symlink("readme.md", workspace.join("link")).expect("made");
+    // The same text by another way.
+    symlink("a file", workspace.join("two\nlines")).expect("made");
+    fs::write(workspace.join("deep/link"), "no link\n").expect("written");
+    let told = ann.release(&slug, None).expect("released").join("\n");
+    for name in names {
+        let is_changed = ["link", "two\nlines", "deep/link"].contains(&name);
+        let named =
+            told.split_once("not to look at ").expect(&told).1.split(", which").next().expect("names");
+        assert_eq!(named.split(", ").any(|named| named == name), is_changed, "{name}: {told}");
+    }
+    assert!(workspace.exists());
 }
 
 #[test]
