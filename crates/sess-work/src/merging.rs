@@ -10,6 +10,16 @@ use crate::{
     state::SESSIONS_DIR,
 };
 
+/// Whose commits are that are only there to be merged in memory.
+const NOBODY: [(&str, &str); 6] = [
+    ("GIT_AUTHOR_NAME", "nobody"),
+    ("GIT_AUTHOR_EMAIL", "nobody"),
+    ("GIT_AUTHOR_DATE", "@0 +0000"),
+    ("GIT_COMMITTER_NAME", "nobody"),
+    ("GIT_COMMITTER_EMAIL", "nobody"),
+    ("GIT_COMMITTER_DATE", "@0 +0000"),
+];
+
 /// What became of a merge.
 pub(crate) enum Merge {
     /// The tree that has both sides.
@@ -92,9 +102,18 @@ impl Repo {
         Ok(told.text().lines().filter_map(|oid| oid.parse().ok()).collect())
     }
 
-    /// Makes a commit of what another one has outside of the directory of sessions.
+    /// Makes a commit of what another one has outside of the directory of sessions. Nobody made it at any time: whoever
+    /// looks again finds it there.
     fn apart_from_sessions(&self, commit: &Oid, parents: &[&Oid]) -> Result<Oid> {
-        self.commit_tree(self.with_sessions(commit, None)?, parents, "side\n")
+        let tree = self.with_sessions(commit, None)?;
+        let parents = parents.iter().flat_map(|parent| ["-p", parent.as_str()]);
+        let asked = ["commit-tree", tree.as_str(), "-m", "side"].into_iter().chain(parents);
+        let asked: Vec<&str> = asked.collect();
+        let ended = self.git.run_with(&asked, None, &NOBODY, None)?;
+        match ended.is_ok() {
+            true => ended.text().trim().parse().map_err(Error::failed),
+            false => Err(crate::git::failed(&asked, &ended)),
+        }
     }
 
     /// Returns the directory of sessions of a commit or tree.

@@ -124,3 +124,26 @@ fn branches_that_were_merged_into_each_other_go_together() {
         assert!(files.iter().any(|found| found == file), "{files:?}");
     }
 }
+
+#[test]
+fn whoever_looks_again_leaves_nothing_more() {
+    let lab = Lab::new();
+    let (own, slug, place, other) = claimed(&lab);
+    fs::write(place.join("mine.txt"), "mine\n").expect("written");
+    commit(&lab, &place, &format!("[{slug}] feat: mine"));
+    fs::write(other.join("theirs.txt"), "theirs\n").expect("written");
+    commit(&lab, &other, "theirs");
+    lab.git(&other, &["push", "--quiet", "origin", "HEAD:main"]);
+    let sides = || {
+        own.status(&slug).expect("told");
+        let format = "--batch-check=%(objecttype) %(objectname)";
+        let all = lab.git(&place, &["cat-file", "--batch-all-objects", format]);
+        let commits = all.lines().filter_map(|line| line.strip_prefix("commit "));
+        let told = |commit: &str| lab.git(&place, &["show", "--no-patch", "--format=%at %ct %s", commit]);
+        commits.map(told).filter(|told| told.ends_with(" side")).collect::<Vec<_>>()
+    };
+    let first = sides();
+    assert!(!first.is_empty(), "the base has moved on");
+    assert!(first.iter().all(|told| told == "0 0 side"), "made at any time they are the same: {first:?}");
+    assert_eq!(sides(), first);
+}
