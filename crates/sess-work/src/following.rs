@@ -155,53 +155,67 @@ impl Work {
     }
 }
 
-/// Fails when a checkout has files that git does not track where others have to come.
-fn check_clear(checkout: &Git, from: &Oid, to: &Oid) -> Result<()> {
-    let in_the_way = in_the_way(checkout, from, to)?;
-    if in_the_way.is_empty() {
-        return Ok(());
-    }
-    Err(Error::would_lose(format!(
-        "{} has files that git does not track, and that this would have to overwrite: {}",
-        checkout.dir().display(),
-        first_of(&in_the_way, NAMED_MAX)
-    ))
-    .next(stash_command(checkout.dir(), &in_the_way)))
+/// What is in the places of files that come.
+#[derive(Default)]
+struct InTheWay {
+    /// What git does not track: files, and directories with nothing else in them.
+    untracked: Vec<String>,
+    /// Submodules that are checked out.
+    submodules: Vec<String>,
 }
 
-/// Returns what a checkout has in the places of files that come with another commit, and git does not track: files, and
-/// directories that have to go with all that is in them. What git ignores it would overwrite or delete without a word.
-fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<Vec<String>> {
-    let asked = [
-        "diff-tree",
-        "-r",
-        "-z",
-        "--name-only",
-        "--no-renames",
-        "--diff-filter=A",
-        from.as_str(),
-        to.as_str(),
-    ];
-    let told = checkout.text(asked)?;
-    let there: BTreeSet<&str> =
-        told.split_terminator('\0').filter_map(|name| what_is_at(checkout.dir(), name)).collect();
-    if there.is_empty() {
-        return Ok(Vec::new());
+/// Fails when a checkout has what git does not track where files have to come: what it ignores it would overwrite or
+/// delete without a word.
+fn check_clear(checkout: &Git, from: &Oid, to: &Oid) -> Result<()> {
+    let InTheWay { untracked, submodules } = in_the_way(checkout, from, to)?;
+    let place = checkout.dir().display();
+    if !untracked.is_empty() {
+        return Err(Error::would_lose(format!(
+            "{place} has files that git does not track, and that this would have to overwrite: {}",
+            first_of(&untracked, NAMED_MAX)
+        ))
+        .next(stash_command(checkout.dir(), &untracked)));
     }
+    let Some(submodule) = submodules.first() else { return Ok(()) };
+    Err(Error::would_lose(format!(
+        "{place} has the submodule {submodule} checked out, and this would have to put a file into its place"
+    ))
+    .next(format!("git -C {} submodule deinit -- {}", crate::quoted(place), crate::quoted(submodule))))
+}
+
+fn in_the_way(checkout: &Git, from: &Oid, to: &Oid) -> Result<InTheWay> {
+    let asked = ["diff-tree", "-r", "-z", "--no-renames", "--diff-filter=AT", from.as_str(), to.as_str()];
+    let told = checkout.text(asked)?;
     let is_dir =
-        |name: &&str| fs::symlink_metadata(checkout.dir().join(name)).is_ok_and(|found| found.is_dir());
-    let (dirs, files): (Vec<&str>, Vec<&str>) = there.into_iter().partition(is_dir);
+        |name: &str| fs::symlink_metadata(checkout.dir().join(name)).is_ok_and(|found| found.is_dir());
+    let (mut files, mut dirs) = (BTreeSet::new(), Vec::new());
+    let mut parts = told.split_terminator('\0');
+    while let (Some(modes), Some(name)) = (parts.next(), parts.next()) {
+        match what_is_at(checkout.dir(), name) {
+            // A submodule that comes leaves the directory as it is.
+            Some(at) if is_dir(at) => dirs.extend((!modes.contains(" 160000 ")).then_some(at)),
+            at => files.extend(at),
+        }
+    }
+    let mut found = InTheWay::default();
+    if files.is_empty() && dirs.is_empty() {
+        return Ok(found);
+    }
     let told = checkout.text(["ls-files", "-z"])?;
     let tracked: BTreeSet<&str> = told.split_terminator('\0').collect();
-    let mut found: Vec<String> =
-        files.into_iter().filter(|name| !tracked.contains(name)).map(str::to_owned).collect();
-    if !dirs.is_empty() {
-        let asked =
-            ["ls-files", "-z", "--others", "--directory", "--no-empty-directory", "--"].map(str::to_owned);
-        let dirs = dirs.iter().map(|dir| format!(":(literal){dir}/"));
-        let told = checkout.text(asked.into_iter().chain(dirs))?;
-        found.extend(told.split_terminator('\0').map(str::to_owned));
+    let untracked = files.into_iter().filter(|name| !tracked.contains(name));
+    found.untracked.extend(untracked.map(str::to_owned));
+    if dirs.is_empty() {
+        return Ok(found);
     }
+    let asked = ["ls-files", "-z", "--others", "--directory", "--no-empty-directory", "--"];
+    let inside: Vec<String> = dirs.iter().map(|dir| format!(":(literal){dir}/")).collect();
+    let told = checkout.text(asked.into_iter().chain(inside.iter().map(String::as_str)))?;
+    found.untracked.extend(told.split_terminator('\0').map(str::to_owned));
+    // Of all directories git tracks only these by their names.
+    let submodules = dirs.into_iter().filter(|dir| tracked.contains(dir));
+    let is_out = |dir: &&str| checkout.dir().join(dir).join(".git").exists();
+    found.submodules.extend(submodules.filter(is_out).map(str::to_owned));
     Ok(found)
 }
 

@@ -1,7 +1,12 @@
 //! What git does not look at by itself is not lost for that: ignored files, files that it was told to pass over, what
 //! only a clone of one's own has, what a sparse checkout leaves out.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Command};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work, Workspace};
 
@@ -174,6 +179,48 @@ fn an_ignored_file_of_a_checkout_is_not_deleted_with_its_directory() {
             assert_eq!(lab.git(&dir, &["show", &format!("stash^3:{file}")]), "precious");
         }
     }
+}
+
+#[test]
+fn a_submodule_of_a_checkout_is_not_deleted_for_a_file() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let hub = lab.hub().display().to_string();
+    let add = |dir: &Path, name: &str| {
+        let allowed = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--force"];
+        lab.git(dir, &[&allowed[..], &[&hub, name]].concat())
+    };
+    add(&dir, "sub");
+    fs::write(dir.join(".gitignore"), "vendor\n.sessions\n").expect("written");
+    lab.git(&dir, &["add", "."]);
+    lab.git(&dir, &["commit", "--quiet", "-m", "a submodule"]);
+    let ann = work(&dir);
+    let slug = planned(&ann, "No submodule");
+    let workspace = claimed(&ann, &slug);
+    lab.git(&workspace, &["rm", "--quiet", "--cached", "sub"]);
+    drop(fs::remove_dir_all(workspace.join("sub")));
+    fs::write(workspace.join("sub"), "of the session\n").expect("written");
+    lab.git(&workspace, &["add", "sub"]);
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a file")]);
+    fs::write(dir.join("sub/precious"), "precious\n").expect("written");
+    let refused = ann.complete(&slug, None).expect_err("it would be deleted");
+    assert_eq!(refused.kind, Kind::WouldLoseWork, "{refused}");
+    assert!(refused.message().contains("the submodule sub"), "{refused}");
+    fs::remove_file(dir.join("sub/precious")).expect("there");
+    by_hand(refused.next_command());
+    ann.complete(&slug, None).expect("completed");
+    assert_eq!(fs::read_to_string(dir.join("sub")).expect("there"), "of the session\n");
+
+    // One that comes finds what is in its place.
+    let slug = planned(&ann, "A submodule");
+    let workspace = claimed(&ann, &slug);
+    add(&workspace, "vendor");
+    lab.git(&workspace, &["commit", "--quiet", "-m", &format!("[{slug}] feat: a submodule")]);
+    fs::create_dir(dir.join("vendor")).expect("made");
+    fs::write(dir.join("vendor/x"), "mine\n").expect("written");
+    ann.complete(&slug, None).expect("completed");
+    assert_eq!(fs::read_to_string(dir.join("vendor/x")).expect("there"), "mine\n");
 }
 
 #[test]
