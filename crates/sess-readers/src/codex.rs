@@ -24,7 +24,7 @@ use sess_core::Source;
 
 use self::{
     index::Index,
-    opening::{Opening, may_be_prompt},
+    opening::Opening,
     outline::Outline,
     reading::Reading,
     record::{Line, Meta, speaks},
@@ -71,11 +71,7 @@ impl Reader for Codex {
             let mut opening = Opening::new(own_from..end);
             let mut lines = Lines::of_any(&segment.path)?;
             while let Some(line) = lines.next()? {
-                if may_be_prompt(line) {
-                    opening.see(line);
-                } else {
-                    opening.pass();
-                }
+                opening.see_if_prompt(line);
             }
             if let Some(title) = opening.title() {
                 return Ok(Some(title.to_owned()));

@@ -513,3 +513,43 @@ fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
     let item = item("AgentMessage", "4");
     check(&[asked("3"), ask("3"), answered("4"), item], "3 4");
 }
+
+#[test]
+fn a_thread_is_called_by_a_prompt_that_only_the_model_saw_where_its_turn_shows_none() {
+    let message = |role: &str, text: &str| {
+        response(&json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}))
+    };
+    let (asked, answered) = (|text| message("user", text), |text| message("assistant", text));
+    let (ask, say) = (|text| event("user_message", text), |text| event("agent_message", text));
+    let back = json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}});
+    let check = |records: &[Value], expected: &str| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], records].concat());
+        assert_eq!(titles(temp.path(), A), [expected; 3]);
+        // What is far down is found, too.
+        let long = vec![response(&json!({"type": "reasoning", "summary": ["x".repeat(1_000)]})); 200];
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], &long[..], records].concat());
+        let [_, by_all, read] = titles(temp.path(), A);
+        assert_eq!([&*by_all, &*read], [expected; 2]);
+    };
+    let old = [asked("Alpha"), answered("a")];
+    let new = [asked("Beta"), ask("Beta"), answered("b"), say("b")];
+    check(&[&old[..], &new].concat(), "Alpha");
+    check(&[&old[..], &[event("task_started", "")], &new].concat(), "Alpha");
+    let call = response(&json!({"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"}));
+    check(&[&[asked("Alpha"), call], &new[..]].concat(), "Alpha");
+    // Nothing of the model's came in between: what Codex says in the person's place.
+    check(&[&[asked("Warning: hidden")], &new[..]].concat(), "Beta");
+    // Nor is it the person's where what was said was shown.
+    check(&[&[asked("Warning: hidden"), answered("a"), say("a")], &new[..]].concat(), "Beta");
+    check(&[&[asked("Warning: hidden"), answered("a"), say("a")], &old[..], &new].concat(), "Alpha");
+    // A turn is taken back with those behind it, not with those before.
+    check(&[&old[..], &new, std::slice::from_ref(&back)].concat(), "Alpha");
+    check(&[&new[..], &old, &[back.clone(), ask("Gamma")]].concat(), "Gamma");
+    check(&[&new[..], &[back], &old].concat(), "Alpha");
+    // A prompt without words makes no title.
+    let image = json!({"type": "user_message", "message": "", "images": ["data:image/png;base64,AAAA"]});
+    let image = json!({"type": "event_msg", "payload": image});
+    check(&[&[image.clone(), asked("Warning: hidden"), answered("a")], &old[..]].concat(), "Alpha");
+    check(&[&[image, answered("a"), say("a")], &old[..], &new].concat(), "Alpha");
+}
