@@ -18,9 +18,8 @@ pub(super) struct Outline {
     pub has_reasoning: bool,
     pub has_compactions: bool,
     turns: Vec<Turn>,
-    /// Some turn has prompts as the person saw them, or something else that the person saw.
+    /// Some turn has prompts as the person saw them.
     has_prompts: bool,
-    pub has_shown: bool,
     /// What the person saw in each turn.
     shown: HashSet<(usize, u64)>,
     /// Something of the model's came since the turn began.
@@ -128,7 +127,6 @@ impl Outline {
             Some(Value::String(text)) => vec![json::text(asked(text))],
             _ => item::content(payload.pointer("/item/content"), asked),
         };
-        self.has_shown = true;
         let turn = self.turns.len() - 1;
         self.shown.extend(texts(&content).map(|text| (turn, text)));
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use sess_core::Timestamp;
 
-use super::titled;
+use super::{given, titled};
 use crate::{Foreign, json, lenient, session::session_id};
 
 #[derive(Default, Deserialize)]
@@ -256,7 +256,8 @@ pub(super) fn opening(line: &Line<'_>) -> Option<String> {
         ("response_item", "message") => {
             let payload = line.payload()?;
             let is_user = json::field(&payload, "role") == Some("user");
-            is_user.then(|| payload.get("content")?.as_array()?.iter().find_map(part_title)).flatten()
+            let title = |part: &Value| titled(given(json::field(part, "text")?));
+            is_user.then(|| payload.get("content")?.as_array()?.iter().find_map(title)).flatten()
         }
         _ => None,
     }
