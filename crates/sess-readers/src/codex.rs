@@ -24,7 +24,7 @@ use sess_core::Source;
 
 use self::{
     index::Index,
-    opening::{Opening, may_be_prompt},
+    opening::Opening,
     outline::Outline,
     reading::Reading,
     record::{Line, Meta, speaks},
@@ -71,11 +71,7 @@ impl Reader for Codex {
             let mut opening = Opening::new(own_from..end);
             let mut lines = Lines::of_any(&segment.path)?;
             while let Some(line) = lines.next()? {
-                if may_be_prompt(line) {
-                    opening.see(line);
-                } else {
-                    opening.pass();
-                }
+                opening.see_if_prompt(line);
             }
             if let Some(title) = opening.title() {
                 return Ok(Some(title.to_owned()));
@@ -356,6 +352,37 @@ fn is_for_the_model(text: &str) -> bool {
         "# AGENTS.md instructions",
     ];
     STARTS.iter().any(|start| text.starts_with(start))
+}
+
+/// Returns what a person asked, by what the model was given in the person's place.
+fn given(text: &str) -> &str {
+    let text = asked(text);
+    if is_element_of_codex(text) || is_image_label(text) { "" } else { text }
+}
+
+/// Tells whether a text is all one element as Codex puts them there; what somebody wrote may begin with any.
+fn is_element_of_codex(text: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "codex_internal_context",
+        "extension_context",
+        "goal_context",
+        "plugins",
+        "recommended_plugins",
+        "skill",
+        "subagents",
+        "user_action",
+        "user_shell_command",
+    ];
+    let Some(inside) = text.strip_prefix('<') else { return false };
+    let name = inside.split(['>', ' ']).next().unwrap_or_default();
+    let end = || inside.strip_suffix('>')?.strip_suffix(name)?.strip_suffix("</");
+    (NAMES.contains(&name) || name.starts_with("external_")) && end().is_some()
+}
+
+/// Tells whether a text stands before or behind an image, to name it.
+fn is_image_label(text: &str) -> bool {
+    let label = text.strip_prefix("<image name=").and_then(|text| text.strip_suffix('>'));
+    matches!(text, "<image>" | "</image>") || label.is_some_and(|label| !label.contains('>'))
 }
 
 /// Returns the title that a prompt makes, if it makes one.

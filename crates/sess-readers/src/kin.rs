@@ -34,18 +34,21 @@ impl Kin {
     ///
     /// Claude Code keeps all that ran in a session beside each other, whoever started them: those that the session does
     /// not name, others of them may.
-    pub fn of(parent: &Foreign, children: &[&Foreign]) -> Self {
+    ///
+    /// Returns nothing once `is_given_up`, which is asked at each message.
+    pub fn of(parent: &Foreign, children: &[&Foreign], is_given_up: &dyn Fn() -> bool) -> Option<Self> {
         let mut left: HashSet<&SessionId> = children.iter().map(|child| &child.id).collect();
-        let own = Links::of(parent, &mut left);
+        let own = Links::of(parent, &mut left, is_given_up)?;
         left.retain(|id| !own.taken_back.contains(*id));
         let mut by_sub_agents: Vec<(&SessionId, Links)> = Vec::new();
         if parent.source == Source::Claude && !left.is_empty() {
-            let links = children.iter().map(|child| (&child.id, Links::of(child, &mut left.clone())));
-            by_sub_agents.extend(links);
+            for child in children {
+                by_sub_agents.push((&child.id, Links::of(child, &mut left.clone(), is_given_up)?));
+            }
         }
         let links = AllLinks { own, by_sub_agents };
         let stands = children.iter().map(|child| (child.id.clone(), links.stands(&child.id, 0)));
-        Self { stands: stands.collect() }
+        Some(Self { stands: stands.collect() })
     }
 
     /// Returns what says where a sub-agent ran.
@@ -62,12 +65,17 @@ struct Links {
 }
 
 impl Links {
-    /// Reads a session until it has named all who are left; takes those out that it names.
-    fn of(session: &Foreign, left: &mut HashSet<&SessionId>) -> Self {
+    /// Reads a session until it has named all who are left; takes those out that it names. Returns nothing when it was
+    /// given up.
+    fn of(session: &Foreign, left: &mut HashSet<&SessionId>, is_given_up: &dyn Fn() -> bool) -> Option<Self> {
         let mut links = Self::default();
         if left.is_empty() {
-            return links;
+            return Some(links);
         }
+        if is_given_up() {
+            return None;
+        }
+        let mut is_cut = false;
         // What cannot be read is told by who shows it.
         let _told = read(session, &mut |entry| {
             for block in &entry.body.content {
@@ -83,11 +91,15 @@ impl Links {
                     links.live.insert(session_id.clone());
                 }
             }
-            if left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            is_cut = !left.is_empty() && is_given_up();
+            if is_cut || left.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        if is_cut {
+            return None;
+        }
         // What was said once more counts.
         links.taken_back.retain(|id| !links.live.contains(id));
-        links
+        Some(links)
     }
 }
 

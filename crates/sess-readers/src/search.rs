@@ -280,7 +280,7 @@ pub fn search(
     // What was shown of the instant is found again, and must not take the place of what was not.
     let most = limit + before.map_or(0, |before| before.shown);
     let ranks = ranks(sessions);
-    let kin = Families::of(sessions);
+    let kin = Families::of(sessions, stop);
     let task = Task { sessions, ranks, kin, matcher, before, limit: most, stop, hits: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
@@ -308,7 +308,7 @@ pub fn search(
         let again = hits.hits.iter().take(before.shown).take_while(|hit| hit.at == before.at).count();
         hits.hits.drain(..again);
     }
-    hits.is_cut |= hits.hits.len() > limit;
+    hits.is_cut |= hits.hits.len() > limit || stop.load(Ordering::Relaxed);
     hits.hits.truncate(limit);
     hits
 }
@@ -329,21 +329,23 @@ fn ranks(sessions: &[Foreign]) -> Vec<usize> {
 struct Families<'a> {
     sessions: &'a [Foreign],
     places: HashMap<(Source, &'a SessionId), usize>,
-    /// Of each session that started others.
-    kin: HashMap<usize, OnceLock<Kin>>,
+    /// Of each session that started others; nothing once the search was given up.
+    kin: HashMap<usize, OnceLock<Option<Kin>>>,
+    stop: &'a AtomicBool,
 }
 
 impl<'a> Families<'a> {
-    fn of(sessions: &'a [Foreign]) -> Self {
+    fn of(sessions: &'a [Foreign], stop: &'a AtomicBool) -> Self {
         let places: HashMap<_, _> =
             sessions.iter().zip(0..).map(|(session, place)| ((session.source, &session.id), place)).collect();
         let above = |session: &Foreign| places.get(&(session.source, session.parent.as_ref()?)).copied();
         let kin = sessions.iter().filter_map(above).map(|place| (place, OnceLock::new())).collect();
-        Self { sessions, places, kin }
+        Self { sessions, places, kin, stop }
     }
 
-    /// Tells whether a session is that of a sub-agent, and what asked for it was taken back.
-    fn is_taken_back(&self, mut session: &'a Foreign) -> bool {
+    /// Tells whether a session is that of a sub-agent, and what asked for it was taken back; nothing once the search was
+    /// given up.
+    fn is_taken_back(&self, mut session: &'a Foreign) -> Option<bool> {
         // Those that are said to have started each other were parted.
         while let Some(parent) = &session.parent
             && let Some(place) = self.places.get(&(session.source, parent))
@@ -353,14 +355,15 @@ impl<'a> Families<'a> {
             let kin = kin.get_or_init(|| {
                 let is_child =
                     |it: &&Foreign| it.source == above.source && it.parent.as_ref() == Some(&above.id);
-                Kin::of(above, &self.sessions.iter().filter(is_child).collect::<Vec<_>>())
+                let children: Vec<_> = self.sessions.iter().filter(is_child).collect();
+                Kin::of(above, &children, &|| self.stop.load(Ordering::Relaxed))
             });
-            if kin.stands(&session.id) == Stands::TakenBack {
-                return true;
+            if kin.as_ref()?.stands(&session.id) == Stands::TakenBack {
+                return Some(true);
             }
             session = above;
         }
-        false
+        Some(false)
     }
 }
 
@@ -404,7 +407,7 @@ impl Task<'_> {
             let is_older = self.before.is_none_or(|before| at <= before.at);
             let text = said(&entry).filter(|_| is_older);
             if let Some(text) = text.and_then(|text| self.matcher.found_in(text))
-                && !*is_taken_back.get_or_insert_with(|| self.kin.is_taken_back(session))
+                && *is_taken_back.get_or_insert_with(|| self.kin.is_taken_back(session)) == Some(false)
             {
                 let (message_id, role) = (entry.id, entry.body.role);
                 self.add(Hit { session: number, message_id, seq, role, at, text });

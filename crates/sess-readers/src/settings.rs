@@ -213,22 +213,13 @@ impl Five<'_> {
     /// Reads what stands there without quotes: a number, or a word that JSON has.
     fn bare(&mut self) -> Parsed<Value> {
         let word = self.word()?;
-        let (is_negative, digits) = match word.strip_prefix('-') {
-            Some(digits) => (true, digits),
-            None => (false, word.strip_prefix('+').unwrap_or(&word)),
+        let value = match &*word {
+            "true" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            "null" => Some(Value::Null),
+            word => number(word),
         };
-        let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-        let number = match hex {
-            Some(hex) => {
-                i64::from_str_radix(hex, 16).ok().map(|it| Value::from(if is_negative { -it } else { it }))
-            }
-            None => serde_json::from_str::<Value>(word.strip_prefix('+').unwrap_or(&word)).ok(),
-        };
-        let float = || digits.parse::<f64>().ok().map(|it| Value::from(if is_negative { -it } else { it }));
-        match number.or_else(float) {
-            Some(value) => Ok(value),
-            None => self.wrong("a value"),
-        }
+        value.map_or_else(|| self.wrong("a value"), Ok)
     }
 
     fn word(&mut self) -> Parsed<String> {
@@ -272,9 +263,71 @@ impl Five<'_> {
     }
 }
 
+/// Returns the number that a word is; one that JSON cannot say is nothing.
+fn number(word: &str) -> Option<Value> {
+    let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let signed = |number: f64| Value::from(if word.starts_with('-') { -number } else { number });
+    if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        return hexadecimal(hex, word.starts_with('-'));
+    }
+    if matches!(digits, "NaN" | "Infinity") {
+        return Some(Value::Null);
+    }
+    let mut begin = digits.bytes();
+    // Rust knows more numbers: signs of their own, words in any case.
+    let is_number = match begin.next()? {
+        b'0' => !begin.next().is_some_and(|second| second.is_ascii_digit()),
+        first => first.is_ascii_digit() || first == b'.',
+    };
+    let whole = || serde_json::from_str(word.strip_prefix('+').unwrap_or(word)).ok();
+    let float = || digits.parse().ok().map(signed);
+    if is_number { whole().or_else(float) } else { None }
+}
+
+fn hexadecimal(digits: &str, is_negative: bool) -> Option<Value> {
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let whole = i64::from_str_radix(digits, 16).ok();
+    let whole = if is_negative { whole.and_then(i64::checked_neg) } else { whole };
+    // What is too long for that is as exact as the agent has it.
+    let digits = || digits.chars().filter_map(|digit| digit.to_digit(16)).map(f64::from);
+    let float = || digits().fold(0.0, |number: f64, digit| number.mul_add(16.0, digit));
+    let float = || if is_negative { -float() } else { float() };
+    Some(whole.map_or_else(|| Value::from(float()), Value::from))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_settings_say_is_read_or_refused(
+            text in prop_oneof![
+                any::<String>(),
+                r#"[-+0-9a-fA-FxX.nNiItruls_$,:{}'"/*\\\[\] \n\r]{0,40}"#,
+                "[-+]{0,2}(0[xX])?[-+]{0,2}[0-9a-fA-F.eE]{0,20}",
+                "[-+]{0,2}0[xX][-+]?(7fffffffffffffff|8000000000000000|ffffffffffffffff)",
+                "[-+]{0,2}(nan|inf|NaN|infinity|Infinity|INF|true|null)",
+            ],
+        ) {
+            for dialect in [Dialect::Plain, Dialect::Comments, Dialect::Five] {
+                let _ = parse(&text, dialect);
+            }
+        }
+
+        #[test]
+        fn json_is_read_alike_in_all_dialects(text in any::<String>(), number in any::<i64>(), float in -1e300..1e300) {
+            let json = serde_json::json!({ &text: [number, float, text, null, true, {}, []] }).to_string();
+            let value: Value = serde_json::from_str(&json).expect("JSON");
+            for dialect in [Dialect::Plain, Dialect::Comments, Dialect::Five] {
+                prop_assert_eq!(parse(&json, dialect), Ok(Some(value.clone())));
+            }
+        }
+    }
 
     #[track_caller]
     fn check(dialect: Dialect, text: &str, said: &str) {
@@ -322,7 +375,12 @@ mod tests {
 c'}"#,
             r#"{"a":"it's","$b_1":"a \"b\"","ü":"Aä'\nc"}"#,
         );
-        check("[NaN, Infinity]", "[null,null]");
+        check("[NaN, Infinity, -Infinity]", "[null,null,null]");
+        check("[-0x7FFFFFFFFFFFFFFF, 0x10000000000000000]", "[-9223372036854775807,1.8446744073709552e+19]");
+        check("-0x8000000000000000", "-9.223372036854776e+18");
+        for number in "-0x-8000000000000000 0x-1 0x+1 0x nan INF -inf infinity --1 -+1 +true 010".split(' ') {
+            check(number, "expected a value at line 1");
+        }
         check("{}", "{}");
         check("[]", "[]");
         check("", "expected a name or a value at line 1");

@@ -180,7 +180,8 @@ impl<'a> Reading<'a> {
         children.sort_by_key(|child| (child.created_at, &child.id));
         // What says the place of one may stand far behind its beginning, so all of the session has to be read before
         // the first can be placed by its time: it is read twice instead of being held.
-        let kin = if depth < DEPTH_MAX { Kin::of(foreign, &children) } else { Kin::default() };
+        let kin = if depth < DEPTH_MAX { Kin::of(foreign, &children, &|| false) } else { None };
+        let kin = kin.unwrap_or_default();
         // What was taken back is not shown, and neither is who was asked there.
         children.retain(|child| kin.stands(&child.id) != Stands::TakenBack);
         let mut by_time = unlinked(&kin, &children);

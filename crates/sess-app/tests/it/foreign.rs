@@ -1439,6 +1439,27 @@ async fn a_sub_agent_of_what_was_taken_back_is_neither_shown_nor_found() {
 }
 
 #[tokio::test]
+async fn a_sub_agent_of_goose_is_in_no_list_and_is_read_and_found() {
+    let machine = Machine::of(&["goose"]);
+    let sessions = machine.home.path().join(".local/share/goose/sessions/sessions.db");
+    let said = r#"INSERT INTO messages (message_id, session_id, role, content_json, created_timestamp) VALUES
+        ('s1', '20261112_4', 'user', '[{"type":"text","text":"count the kumquats"}]', 1794470520),
+        ('s2', '20261112_4', 'assistant', '[{"type":"text","text":"seven kumquats"}]', 1794470530)"#;
+    rusqlite::Connection::open(sessions).and_then(|open| open.execute(said, [])).expect("said");
+    assert_eq!(machine.ids().await, ["goose:20261112_3"]);
+    for reference in ["goose:20261112_4", "20261112_4"] {
+        let read = machine.read(reference).await.expect(reference);
+        assert_eq!((&*read.session_id, read.num_messages), ("goose:20261112_4", 2));
+        let said: Vec<&str> = read.transcript.lines().filter(|line| line.contains("kumquats")).collect();
+        assert_eq!(said, ["count the kumquats", "seven kumquats"], "{}", read.transcript);
+    }
+    let hits = ["goose:20261112_4 2: seven kumquats", "goose:20261112_4 1: count the kumquats"];
+    assert_eq!(machine.found(words("kumquats")).await, hits);
+    let ask = ListSessions { query: Some("kumquats".to_owned()), ..ListSessions::default() };
+    assert_eq!(machine.list(&ask).await.sessions.len(), 0);
+}
+
+#[tokio::test]
 async fn a_sub_agent_of_codex_that_is_asked_once_more_is_there() {
     let child = serde_json::json!({"id": "019a0009", "parent_thread_id": "019a0001"});
     let spawn = |call: &str| {

@@ -7,7 +7,7 @@ use sess_core::message::Block;
 
 use super::{
     asked, item,
-    record::{self, Gist, Line},
+    record::{self, Gist, Line, Part},
 };
 use crate::{Result, files::Lines, json, session::name};
 
@@ -18,9 +18,8 @@ pub(super) struct Outline {
     pub has_reasoning: bool,
     pub has_compactions: bool,
     turns: Vec<Turn>,
-    /// Some turn has prompts as the person saw them, or something else that the person saw.
+    /// Some turn has prompts as the person saw them.
     has_prompts: bool,
-    pub has_shown: bool,
     /// What the person saw in each turn.
     shown: HashSet<(usize, u64)>,
     /// Something of the model's came since the turn began.
@@ -71,25 +70,21 @@ impl Outline {
     }
 
     fn see(&mut self, line: &Line<'_>, gist: &Gist<'_>, number: u64) {
+        match record::part(line, gist) {
+            Some(Part::Start) => self.begin(number),
+            Some(Part::Prompt) => self.prompt(line, number),
+            Some(Part::Answer) => self.answer(line),
+            Some(Part::Asked) => self.ask(number),
+            Some(Part::Made) => self.is_answered = true,
+            None => {}
+        }
         match (&*line.kind, &*gist.kind) {
-            ("event_msg", "task_started" | "turn_started") => self.begin(number),
-            ("event_msg", "user_message") => self.prompt(line, number),
-            ("event_msg", "agent_message") => self.answer(line),
             ("event_msg", "agent_reasoning" | "agent_reasoning_raw_content") => self.has_reasoning = true,
-            ("event_msg", "item_completed") => match gist.item.as_ref().map_or("", |item| &*item.kind) {
-                "UserMessage" => self.prompt(line, number),
-                // The model writes a plan as a part of its answer.
-                "AgentMessage" | "Plan" => self.answer(line),
-                "Reasoning" => self.has_reasoning = true,
-                _ => {}
-            },
-            ("compacted", _) => self.has_compactions = true,
-            ("response_item", "message") if gist.role.as_deref() == Some("user") => self.ask(number),
-            ("response_item", "message") if gist.role.as_deref() == Some("assistant") => {
-                self.is_answered = true;
+            ("event_msg", "item_completed") => {
+                self.has_reasoning |= gist.item.as_ref().is_some_and(|item| item.kind == "Reasoning");
             }
+            ("compacted", _) => self.has_compactions = true,
             ("response_item", kind) if kind.ends_with("_call") => {
-                self.is_answered = true;
                 self.calls.extend(gist.call_id.as_deref().or(gist.id.as_deref()).map(name));
             }
             _ => {}
@@ -132,7 +127,6 @@ impl Outline {
             Some(Value::String(text)) => vec![json::text(asked(text))],
             _ => item::content(payload.pointer("/item/content"), asked),
         };
-        self.has_shown = true;
         let turn = self.turns.len() - 1;
         self.shown.extend(texts(&content).map(|text| (turn, text)));
     }

@@ -13,7 +13,7 @@ use sess_core::{
 };
 
 use super::{
-    asked,
+    asked, given,
     item::{self, Done},
     outline::Outline,
     record::{Line, Meta, has_payload},
@@ -174,11 +174,7 @@ impl<'a, 'b> Reading<'a, 'b> {
         match &*text("type") {
             "message" => match &*text("role") {
                 "user" => {
-                    let mut content = item::content(payload.get("content"), asked);
-                    // Beside what the person saw stands what Codex told the model in the person's name.
-                    let is_hidden =
-                        |block: &Block| matches!(block, Block::Text { text } if text.starts_with('<'));
-                    content.retain(|block| !outline.has_shown || !is_hidden(block));
+                    let content = item::content(payload.get("content"), given);
                     if outline.has_prompt(number, &content) {
                         return GO_ON;
                     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use sess_core::Timestamp;
 
-use super::titled;
+use super::{given, titled};
 use crate::{Foreign, json, lenient, session::session_id};
 
 #[derive(Default, Deserialize)]
@@ -207,6 +207,39 @@ pub(super) fn turn(line: &Line<'_>, gist: &Gist<'_>) -> Option<Turn> {
     }
 }
 
+/// What a record is to what lies between two prompts, by who saw it.
+pub(super) enum Part {
+    /// Codex began to work, or took turns back: what comes is another turn.
+    Start,
+    /// The person saw it.
+    Prompt,
+    Answer,
+    /// The model saw it, as asked by the person.
+    Asked,
+    /// It is the model's own.
+    Made,
+}
+
+/// Tells what a record is to what lies between two prompts.
+pub(super) fn part(line: &Line<'_>, gist: &Gist<'_>) -> Option<Part> {
+    let item = gist.item.as_ref().map_or("", |item| &*item.kind);
+    match (&*line.kind, &*gist.kind, gist.role.as_deref()) {
+        ("event_msg", "task_started" | "turn_started" | "thread_rolled_back", _) => Some(Part::Start),
+        ("event_msg", "user_message", _) => Some(Part::Prompt),
+        ("event_msg", "agent_message", _) => Some(Part::Answer),
+        ("event_msg", "item_completed", _) => match item {
+            "UserMessage" => Some(Part::Prompt),
+            // The model writes a plan as a part of its answer.
+            "AgentMessage" | "Plan" => Some(Part::Answer),
+            _ => None,
+        },
+        ("response_item", "message", Some("user")) => Some(Part::Asked),
+        ("response_item", "message", Some("assistant")) => Some(Part::Made),
+        ("response_item", kind, _) if kind.ends_with("_call") => Some(Part::Made),
+        _ => None,
+    }
+}
+
 /// Returns the title that a record makes when it is the first prompt.
 pub(super) fn opening(line: &Line<'_>) -> Option<String> {
     // Most records are none: they need not be parsed.
@@ -223,7 +256,8 @@ pub(super) fn opening(line: &Line<'_>) -> Option<String> {
         ("response_item", "message") => {
             let payload = line.payload()?;
             let is_user = json::field(&payload, "role") == Some("user");
-            is_user.then(|| payload.get("content")?.as_array()?.iter().find_map(part_title)).flatten()
+            let title = |part: &Value| titled(given(json::field(part, "text")?));
+            is_user.then(|| payload.get("content")?.as_array()?.iter().find_map(title)).flatten()
         }
         _ => None,
     }

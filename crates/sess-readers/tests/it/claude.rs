@@ -1,10 +1,15 @@
 //! What Claude Code writes beside a conversation: its title, where it moved to, and that it was put away.
 
-use std::{fs, path::Path};
+use std::{
+    cell::Cell,
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::{Value, json};
 use sess_core::message::{Block, Provenance};
-use sess_readers::Foreign;
+use sess_readers::{Foreign, Kin, Matcher, search};
 
 use crate::homes::{list, messages, told, words};
 
@@ -356,4 +361,41 @@ fn what_was_typed_while_the_agent_was_at_work_may_be_made_of_parts() {
     check(json!([{"type": "text", "text": "<system-reminder>x</system-reminder>"}]), "Hello");
     check(json!([]), "Hello");
     check(json!(null), "Hello");
+}
+
+#[test]
+fn a_search_that_was_given_up_reads_no_parent() {
+    let turns = (2..=9).map(|id| said(id, Some(&format!("u{}", id - 1)), "user", "x"));
+    let home = home(&turns.collect::<Vec<_>>());
+    let dir = home.path().join(".claude/projects/-first").join(ID).join("subagents");
+    fs::create_dir_all(&dir).expect("made");
+    for id in [21, 22] {
+        let task = of_sub_agent(id, None, "user", "needle");
+        fs::write(dir.join(format!("agent-a{id}.jsonl")), format!("{task}\n")).expect("written");
+    }
+    let (sessions, problems) = list(home.path());
+    assert!(problems.is_empty() && sessions.len() == 3, "{problems:?} {sessions:?}");
+    let (children, parents): (Vec<_>, Vec<_>) = sessions.iter().partition(|it| it.is_sub_agent());
+    let messages = told(parents[0]).0.len();
+    assert_eq!(messages, 9);
+    // Nothing names these sub-agents: all is read, unless it was given up.
+    for given_up_at in [0, 1, 5, messages, messages + 1, messages + 2] {
+        let asked = Cell::new(0);
+        let is_given_up = || asked.replace(asked.get() + 1) == given_up_at;
+        assert!(Kin::of(parents[0], &children, &is_given_up).is_none());
+        assert_eq!(asked.get(), given_up_at + 1);
+    }
+    assert!(Kin::of(parents[0], &children, &|| false).is_some());
+    // What is not known to stand is not told.
+    let mut matcher = Matcher::default();
+    matcher.expression(r"\w{6}").expect("an expression");
+    for (stop, hits) in [(false, 2), (true, 0)] {
+        let is_stopped = AtomicBool::new(false);
+        let may_have = |_: &Foreign| {
+            is_stopped.store(stop, Ordering::Relaxed);
+            true
+        };
+        let found = search(&sessions, &matcher, None, 9, &may_have, &is_stopped, &|_, _| {});
+        assert_eq!((found.hits.len(), found.problems.len(), found.is_cut), (hits, 0, stop));
+    }
 }

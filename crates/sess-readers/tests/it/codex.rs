@@ -502,8 +502,27 @@ fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
     check(&[&new[..], &old].concat(), "3 4 1 2");
     check(&[&new[..], &old, &new, &old].concat(), "3 4 1 2 3 4 1 2");
     // What Codex says in the person's place is not what the person says.
-    let hidden = asked("<user_action>hidden</user_action>");
-    check(&[&new[..], &[hidden, answered("5")]].concat(), "3 4 5");
+    let elements = [
+        "<user_action>hidden</user_action>",
+        "<skill>\nhidden\n</skill>",
+        "<external_notes>hidden</external_notes>",
+        "<codex_internal_context source=\"goal\">\nhidden\n</codex_internal_context>",
+    ];
+    for hidden in elements {
+        check(&[&new[..], &[asked(hidden), answered("5")]].concat(), "3 4 5");
+        check(&[&[asked(hidden), answered("5")], &new[..]].concat(), "5 3 4");
+    }
+    // That begins like what the person may say as well.
+    for said in
+        ["<div> is broken, why?", "<skill> is unknown", "<image name=a> or <b>?", "<", "<>", "<external_"]
+    {
+        check(&[&new[..], &[asked(said), answered("5")], &new].concat(), &format!("3 4 {said} 5 3 4"));
+        check(&[asked(said), answered("5")], &format!("{said} 5"));
+    }
+    let image = ["<image name=[Image #1]>", "</image>", "1"];
+    let image = image.map(|text| json!({"type": "input_text", "text": text}));
+    let image = response(&json!({"type": "message", "role": "user", "content": image}));
+    check(&[&new[..], &[image, answered("2")]].concat(), "3 4 1 2");
     check(&[&new[..], &[asked("Warning: hidden"), answered("5"), say("5")]].concat(), "3 4 5");
     // Releases that wrote down what the model said in both ways, and what it was asked in one.
     check(&[asked("1"), answered("2"), say("2")], "1 2");
@@ -512,4 +531,46 @@ fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
     // A message is shown in one way or in two.
     let item = item("AgentMessage", "4");
     check(&[asked("3"), ask("3"), answered("4"), item], "3 4");
+}
+
+#[test]
+fn a_thread_is_called_by_a_prompt_that_only_the_model_saw_where_its_turn_shows_none() {
+    let message = |role: &str, text: &str| {
+        response(&json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}))
+    };
+    let (asked, answered) = (|text| message("user", text), |text| message("assistant", text));
+    let (ask, say) = (|text| event("user_message", text), |text| event("agent_message", text));
+    let back = json!({"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}});
+    let check = |records: &[Value], expected: &str| {
+        let temp = home();
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], records].concat());
+        assert_eq!(titles(temp.path(), A), [expected; 3]);
+        // What is far down is found, too.
+        let long = vec![response(&json!({"type": "reasoning", "summary": ["x".repeat(1_000)]})); 200];
+        rollout(temp.path(), "sessions", A, 0, &[&[meta(A, &json!({}))], &long[..], records].concat());
+        let [_, by_all, read] = titles(temp.path(), A);
+        assert_eq!([&*by_all, &*read], [expected; 2]);
+    };
+    let old = [asked("Alpha"), answered("a")];
+    let new = [asked("Beta"), ask("Beta"), answered("b"), say("b")];
+    check(&[&old[..], &new].concat(), "Alpha");
+    check(&[&[asked("<div> is broken")], &old[1..], &new].concat(), "<div> is broken");
+    check(&[&[asked("<skill>hidden</skill>")], &old[1..], &new].concat(), "Beta");
+    check(&[&old[..], &[event("task_started", "")], &new].concat(), "Alpha");
+    let call = response(&json!({"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"}));
+    check(&[&[asked("Alpha"), call], &new[..]].concat(), "Alpha");
+    // Nothing of the model's came in between: what Codex says in the person's place.
+    check(&[&[asked("Warning: hidden")], &new[..]].concat(), "Beta");
+    // Nor is it the person's where what was said was shown.
+    check(&[&[asked("Warning: hidden"), answered("a"), say("a")], &new[..]].concat(), "Beta");
+    check(&[&[asked("Warning: hidden"), answered("a"), say("a")], &old[..], &new].concat(), "Alpha");
+    // A turn is taken back with those behind it, not with those before.
+    check(&[&old[..], &new, std::slice::from_ref(&back)].concat(), "Alpha");
+    check(&[&new[..], &old, &[back.clone(), ask("Gamma")]].concat(), "Gamma");
+    check(&[&new[..], &[back], &old].concat(), "Alpha");
+    // A prompt without words makes no title.
+    let image = json!({"type": "user_message", "message": "", "images": ["data:image/png;base64,AAAA"]});
+    let image = json!({"type": "event_msg", "payload": image});
+    check(&[&[image.clone(), asked("Warning: hidden"), answered("a")], &old[..]].concat(), "Alpha");
+    check(&[&[image, answered("a"), say("a")], &old[..], &new].concat(), "Alpha");
 }
