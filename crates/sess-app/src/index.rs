@@ -99,7 +99,7 @@ impl App {
         let indexed = context::blocking(move || {
             let (filters, made_anew) = match usable(&home) {
                 Ok(filters) => (filters, None),
-                Err(why) => (Filters::make(&home).map_err(Error::Unavailable)?, why.problem()),
+                Err(why) => (Filters::make(&home).map_err(Error::Unavailable)?, why.cause()),
             };
             let failed =
                 |error: rusqlite::Error| Error::Unavailable(file::cannot_write(&file::path(&home), &error));
@@ -193,16 +193,18 @@ impl Filters {
 }
 
 impl Unusable {
-    /// Says what is wrong, and what to do about it; that there is no index is not wrong.
-    fn problem(&self) -> Option<String> {
+    /// Says what is wrong; that there is no index is not wrong.
+    fn cause(&self) -> Option<String> {
         match self {
             Self::None => None,
-            Self::OfAnotherVersion => Some(
-                "the index was made by another version and is not used; `sess index` makes it anew"
-                    .to_owned(),
-            ),
-            Self::Broken(how) => Some(problem(how)),
+            Self::OfAnotherVersion => Some("it was made by another version".to_owned()),
+            Self::Broken(how) => Some(how.clone()),
         }
+    }
+
+    /// As [`Self::cause`], with what to do about it.
+    fn problem(&self) -> Option<String> {
+        self.cause().as_deref().map(problem)
     }
 }
 

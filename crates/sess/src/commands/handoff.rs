@@ -33,8 +33,9 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
     let progress = Progress::new("reading");
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
     drop(progress);
-    let dir = handoff.dir.clone();
-    let is_dir_masked = dir.is_none() && handoff.session.cwd.is_some();
+    let is_dir_masked = handoff.dir.is_none() && handoff.session.cwd.is_some();
+    let dir = handoff.dir.clone().filter(|dir| can_be_named(dir));
+    let is_dir_odd = handoff.dir.is_some() && dir.is_none();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
     let resume = handoff.resume.as_ref().map(|words| line(dir.as_deref(), words));
     let mut printed = Printed { handoff, path: None, command: None, prompt: None, resume };
@@ -50,10 +51,15 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
         }
         printed.path = Some(path);
     }
-    if is_dir_masked && (printed.command.is_some() || printed.resume.is_some()) {
-        output.notice(
-            "the name of its directory has a secret, so the command does not change there; --no-redact shows it",
-        );
+    let why = match (is_dir_masked, is_dir_odd) {
+        (true, _) => Some("has a secret, so the command does not change there; --no-redact shows it"),
+        (_, true) => Some("cannot be written in a line, so the command does not change there"),
+        (false, false) => None,
+    };
+    if let Some(why) = why
+        && (printed.command.is_some() || printed.resume.is_some())
+    {
+        output.notice(&format!("the name of its directory {why}"));
     }
     if output.json {
         return output.data(&printed);
@@ -72,6 +78,11 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
         output.say(&format!("{} secret(s) masked; --no-redact shows them", printed.handoff.redacted));
     }
     Ok(())
+}
+
+/// Whether a shell that is told in a line to change to a directory finds it, from wherever it is.
+fn can_be_named(dir: &String) -> bool {
+    Path::new(dir).is_absolute() && !dir.contains(char::is_control)
 }
 
 /// Writes a command as a line for the shell.

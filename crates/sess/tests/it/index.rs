@@ -83,6 +83,7 @@ fn it_says_what_it_did_and_how_it_stands() {
     assert!(checks.iter().any(|check| check["name"] == "index" && check["outcome"] == "warning"), "{doctor}");
     let made = world.run(["index"]);
     assert!(made.stderr.contains("the index was made anew") && made.stdout.starts_with("2 new"), "{made:?}");
+    assert!(!made.stderr.contains("cannot be used"), "it can by now: {made:?}");
     assert_eq!(world.ok(["index", "--forget"]), "deleted the index\n");
     assert_eq!(world.ok(["index", "--forget"]), "there was no index\n");
     world.fails(["index", "--source", "nobody"], 2, "unknown source");

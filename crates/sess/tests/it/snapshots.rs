@@ -235,6 +235,21 @@ fn a_command_does_not_go_to_a_directory_whose_name_is_masked() {
 }
 
 #[test]
+fn a_command_does_not_go_to_a_directory_that_a_line_cannot_name() {
+    for odd in [r"/w/a\nb", "-rf"] {
+        let world = world(1);
+        let file = world.path(format!(".claude/projects/-w/{ID}.jsonl"));
+        let text = fs::read_to_string(&file).expect("readable");
+        fs::write(&file, text.replace("\"/w\"", &format!("\"{odd}\""))).expect("written");
+        let run = world.run(["handoff", ID, "--to", "codex"]);
+        assert!(
+            run.stdout.starts_with("codex ") && run.stderr.contains("cannot be written in a line"),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
 fn doctor_says_that_amp_has_its_threads_elsewhere() {
     let world = World::new();
     let thread = r#"{"id":"T-1","created":1794200000000,"messages":[
