@@ -469,6 +469,27 @@ fn installs_wait_for_each_other() {
 }
 
 #[test]
+fn an_uninstall_locks_only_where_something_is_installed() {
+    let world = World::new();
+    put(&world, ".gemini/settings.json", "{}");
+    world.ok(["install", "gemini"]);
+    world.ok(["uninstall", "gemini"]);
+    let left: Vec<_> = fs::read_dir(world.path("data/installed")).expect("there").collect();
+    let lock = world.path("data/installed/lock");
+    assert!(left.len() == 1 && lock.exists(), "{left:?}");
+    fs::remove_file(&lock).expect("removed");
+    for args in [&["uninstall", "gemini"][..], &["uninstall", "--all"]] {
+        let run = world.run(args.iter().copied());
+        assert!(run.code == 0 && run.stderr.contains("nothing is installed"), "{run:?}");
+        assert!(!lock.exists(), "{args:?}");
+    }
+    // What cannot be looked at may be a record.
+    fs::remove_dir(world.path("data/installed")).expect("removed");
+    put(&world, "data/installed", "");
+    world.fails(["uninstall", "gemini"], 1, "data/installed");
+}
+
+#[test]
 fn what_a_killed_install_left_is_removed_by_the_next() {
     for command in ["install", "uninstall"] {
         let world = World::new();
