@@ -418,28 +418,20 @@ fn a_host_is_written_whole_or_not_at_all() {
         }),
         // Nothing can be made in there, although nothing says so to one who may do anything.
         ("", |world| symlink("/proc", world.path(".claude/skills")).expect("linked")),
-        ("cannot be written", |world| {
-            let mode = fs::Permissions::from_mode(0o500);
-            fs::set_permissions(world.path(".claude"), mode).expect("set");
-        }),
+        // To one who may do anything a mode is nothing, but for the settings of the kernel.
+        ("cannot be written", |world| symlink("/proc/sys", world.path(".claude/skills")).expect("linked")),
     ];
     for (said, spoil) in spoils {
         let world = World::new();
         put(&world, ".claude.json", "{\"a\":1}");
         put(&world, ".claude/settings.json", "{}");
         spoil(&world);
-        // To one who may do anything a mode is nothing.
-        if said == "cannot be written" && fs::create_dir(world.path(".claude/tried")).is_ok() {
-            continue;
-        }
         let before = snapshot(&world);
         if !said.is_empty() {
             world.fails(["install", "claude", "--dry-run"], 1, said);
         }
         world.fails(["install", "claude"], 1, said);
         assert_eq!(snapshot(&world), before, "{said}");
-        // The world is taken away with what is in it.
-        fs::set_permissions(world.path(".claude"), fs::Permissions::from_mode(0o755)).expect("set");
         let run = world.run(["uninstall", "claude"]);
         assert!(run.stderr.contains("nothing is installed"), "{run:?}");
     }
@@ -466,6 +458,27 @@ fn installs_wait_for_each_other() {
     assert!(world.read(".claude.json").contains("sess"));
     runs("uninstall");
     assert_eq!(snapshot(&world), before);
+}
+
+#[test]
+fn an_uninstall_locks_only_where_something_is_installed() {
+    let world = World::new();
+    put(&world, ".gemini/settings.json", "{}");
+    world.ok(["install", "gemini"]);
+    world.ok(["uninstall", "gemini"]);
+    let left: Vec<_> = fs::read_dir(world.path("data/installed")).expect("there").collect();
+    let lock = world.path("data/installed/lock");
+    assert!(left.len() == 1 && lock.exists(), "{left:?}");
+    fs::remove_file(&lock).expect("removed");
+    for args in [&["uninstall", "gemini"][..], &["uninstall", "--all"]] {
+        let run = world.run(args.iter().copied());
+        assert!(run.code == 0 && run.stderr.contains("nothing is installed"), "{run:?}");
+        assert!(!lock.exists(), "{args:?}");
+    }
+    // What cannot be looked at may be a record.
+    fs::remove_dir(world.path("data/installed")).expect("removed");
+    put(&world, "data/installed", "");
+    world.fails(["uninstall", "gemini"], 1, "data/installed");
 }
 
 #[test]

@@ -89,9 +89,11 @@ pub fn install(context: &Context, output: &Output, args: &cli::Install) -> anyho
 
 pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> anyhow::Result<ExitCode> {
     let data = context.home()?;
-    let is_locked = !args.dry_run && record::has_any(data);
+    // What is installed from now on, while nothing is locked, is not taken out.
+    let has_any = record::has_any(data);
+    let is_locked = !args.dry_run && has_any;
     let _lock = is_locked.then(|| record::lock(data, || output.say(WAITS))).transpose()?;
-    let is_installed = |host: &HostName| record::has(data, host.as_str());
+    let is_installed = |host: &HostName| has_any && record::has(data, host.as_str());
     let hosts = if args.all { all(is_installed) } else { named(args, "every one that was installed")? };
     if hosts.is_empty() {
         output.say("nothing is installed");
@@ -100,7 +102,8 @@ pub fn uninstall(context: &Context, output: &Output, args: &cli::Install) -> any
     let homes = context.app.settings().homes.as_ref();
     let machine = homes.map(|homes| Machine { homes, program: "" });
     each(context, output, args, &hosts, |host| {
-        let Some(mut record) = Record::load(data, host.as_str())? else {
+        let record = if has_any { Record::load(data, host.as_str())? } else { None };
+        let Some(mut record) = record else {
             output.say(&format!("{}: nothing is installed by `sess install`", host.as_str()));
             return Ok(Vec::new());
         };

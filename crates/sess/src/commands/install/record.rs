@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    io,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -215,9 +216,20 @@ pub fn lock(data: &Path, told: impl FnOnce()) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Tells whether anything was ever installed.
+/// Tells whether anything is installed for any host; what cannot be looked at may be.
 pub fn has_any(data: &Path) -> bool {
-    data.join(DIR).exists()
+    // The lock stays: whoever waits for it would hold one that nobody else sees, if it went.
+    let is_record = |entry: io::Result<fs::DirEntry>| {
+        entry.map_or(true, |entry| {
+            let name = PathBuf::from(entry.file_name());
+            let is_json = name.extension().is_some_and(|ending| ending == "json");
+            is_json && name.file_stem().is_some_and(|host| host != DIRS)
+        })
+    };
+    match fs::read_dir(data.join(DIR)) {
+        Ok(mut entries) => entries.any(is_record),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Tells whether anything was installed for a host.
