@@ -84,8 +84,11 @@ impl Work {
             return Ok(());
         }
         if let Some(words) = self.repo.takes(CLAIMS_AS_BRANCHES, &base)? {
-            return Err(Error::new(Kind::Rejected, format!("{remote} takes no claims: {words}"))
-                .next(format!("git push {remote} HEAD:{CLAIMS_AS_BRANCHES}/probe")));
+            return Err(self.repo.denied(&words).unwrap_or_else(|| {
+                let told = format!("{remote} takes no claims, not as branches either: {words}");
+                Error::new(Kind::Rejected, format!("{told}; ask whoever keeps it, then set up again"))
+                    .next("sess work init")
+            }));
         }
         report
             .notices
