@@ -287,12 +287,19 @@ impl Repo {
     fn takes(&self, place: &str, commit: &Oid) -> Result<Option<String>> {
         let name = format!("{place}/probe-{}", random_hex());
         let made = Move { name: name.clone(), from: None, to: Some(commit.clone()) };
+        let gone = Move { name: name.clone(), from: Some(commit.clone()), to: None };
         match self.advance(&[made])? {
             Moved::Done => {}
-            Moved::Rejected(words) => return Ok(Some(words)),
+            Moved::Rejected(words) => {
+                // Some hosts take what they then show nobody.
+                if let Some(remote) = &self.remote {
+                    self.push(remote, &[gone])?;
+                }
+                return Ok(Some(words));
+            }
             Moved::Overtaken { name, .. } => return Ok(Some(format!("it put something else into {name}"))),
         }
-        match self.advance(&[Move { name: name.clone(), from: Some(commit.clone()), to: None }])? {
+        match self.advance(&[gone])? {
             Moved::Done => Ok(None),
             Moved::Overtaken { .. } | Moved::Rejected(_) => {
                 Err(Error::new(Kind::Rejected, format!("the remote took {name}, and does not let go of it"))

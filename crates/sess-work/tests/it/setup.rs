@@ -154,6 +154,17 @@ fn a_host_that_is_closed_for_a_while_takes_claims_as_refs_of_their_own_afterward
 }
 
 #[test]
+fn nothing_is_left_on_a_host_that_takes_what_it_shows_nobody() {
+    let lab = Lab::new();
+    lab.git(&lab.hub(), &["config", "uploadpack.hideRefs", "refs/intersession"]);
+    let own = work(&lab.clone_named("ann"));
+    let report = own.init(&ALL).expect("set up");
+    assert!(report.notices[0].contains("refs/heads/intersession-claims"), "{report:?}");
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/intersession"]), "");
+    claimed(&lab, &own, "Shown");
+}
+
+#[test]
 fn a_host_that_takes_no_log_is_told_and_the_work_lands_all_the_same() {
     let lab = Lab::new();
     refuses_in_hub(&lab, "refs/intersession/log");
