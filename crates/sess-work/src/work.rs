@@ -275,13 +275,13 @@ impl Work {
         })
     }
 
-    /// Returns a template of the repository's own.
-    pub(crate) fn template(&self, tree: &Tree, name: &str) -> Result<Option<String>> {
+    /// Returns a template of the repository's own, as its bytes are: whether they are text is seen when it is used.
+    pub(crate) fn template(&self, tree: &Tree, name: &str) -> Result<Option<Vec<u8>>> {
         // Names without the ending are accepted, as older trees have them.
         let names = [name, name.strip_suffix(".j2").unwrap_or(name)];
         for name in names {
             if let Some(file) = tree.files.get(&format!("{SESSIONS_DIR}/_templates/{name}")) {
-                return self.repo.text_of(&file.oid).map(Some);
+                return self.repo.bytes_of(&file.oid).map(Some);
             }
         }
         Ok(None)

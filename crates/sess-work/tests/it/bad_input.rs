@@ -687,6 +687,38 @@ fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
 }
 
 #[test]
+fn a_template_that_is_no_text_is_named_like_one_that_does_not_parse() {
+    for (le, mark) in [(true, true), (false, true), (true, false)] {
+        let lab = Lab::new();
+        let (own, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
+        let slug = planned(&own, "Before");
+        lab.git(&hand, &["pull", "--quiet"]);
+        let dir = hand.join("_AGENTS/sessions/_templates");
+        fs::create_dir_all(&dir).expect("made");
+        let text = "# Session: {{ TITLE }}\n\n## Context\n\n{{ CONTEXT }}\n";
+        let units = mark.then_some(0xfeff).into_iter().chain(text.encode_utf16());
+        let bytes = |unit: u16| if le { unit.to_le_bytes() } else { unit.to_be_bytes() };
+        let bytes: Vec<u8> = units.flat_map(bytes).collect();
+        for name in ["SESSION.md.j2", "session-env.template.j2"] {
+            fs::write(dir.join(name), &bytes).expect("written");
+        }
+        lab.git(&hand, &["add", "."]);
+        lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
+        lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+        let draft = Draft { title: "After".to_owned(), ..Draft::default() };
+        let told = check(
+            own.draft(None, &draft, None),
+            Kind::Failed,
+            "git log -1 -- _AGENTS/sessions/_templates/SESSION.md.j2",
+        );
+        assert!(told.contains("SESSION.md.j2 cannot be used: it is not UTF-8 text"), "{told}");
+        let claim = own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        let [told] = &claim.notices[..] else { panic!("{:?}", claim.notices) };
+        assert!(told.contains("session-env.template.j2 is left out") && told.contains("UTF-8"), "{told}");
+    }
+}
+
+#[test]
 fn a_remote_that_was_renamed_here_is_named_with_what_helps() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
