@@ -270,7 +270,8 @@ impl Work {
         if let Some(given) = given {
             return Ok(given.parse::<Slug>()?);
         }
-        self.repo.slug_here()?.ok_or_else(|| {
+        // In the middle of a rebase no branch says so.
+        self.repo.slug_here()?.or_else(|| self.made_for_here()).ok_or_else(|| {
             Error::usage("this is no session's workspace: name the session").next("sess work list")
         })
     }

@@ -68,6 +68,21 @@ impl Work {
         is_marked || workspace == self.usual_path(slug)
     }
 
+    /// Returns the session that the checkout around the caller was made for, whatever is checked out in it.
+    pub(crate) fn made_for_here(&self) -> Option<Slug> {
+        let top = &self.repo.top;
+        let marked = linked_dir(top).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok());
+        let name = marked.or_else(|| {
+            let name = top.file_name()?.to_str()?;
+            Some(name.strip_suffix(&self.workspace_suffix()).unwrap_or(name).to_owned())
+        })?;
+        let slug: Slug = name.parse().ok()?;
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        // One that was moved has its mark with it.
+        let is_there = real(top) == real(&self.usual_path(&slug));
+        (is_there || self.is_made_for(&slug, top)).then_some(slug)
+    }
+
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
     pub(crate) fn workspace_suffix(&self) -> String {
         format!(".{}", self.owner.clone.get(..8).unwrap_or_default())

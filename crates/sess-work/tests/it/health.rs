@@ -553,6 +553,36 @@ fn a_workspace_with_another_branch_in_it_is_left_alone() {
 }
 
 #[test]
+fn a_workspace_says_whose_it_is_whatever_is_checked_out_in_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, other) = (planned(&own, "Rebased"), planned(&own, "Apart"));
+    let place = |slug, workspace| {
+        let options = ClaimOptions { workspace, ..ClaimOptions::default() };
+        own.claim(slug, &options).expect("claimed").workspace.expect("a workspace")
+    };
+    let (worktree, clone) =
+        (place(&slug, sess_work::Workspace::Worktree), place(&other, sess_work::Workspace::Clone));
+    let moved = lab.path().join("moved");
+    for (slug, workspace) in [(&slug, &worktree), (&other, &clone)] {
+        lab.git(workspace, &["checkout", "--quiet", "--detach"]);
+        let here = work(&workspace.join("_AGENTS"));
+        assert_eq!(here.meant(None).expect("its own"), *slug);
+        assert!(here.status(slug).is_ok());
+        let error = here.note(slug, sess_work::Note::Log, "x").expect_err("no branch is checked out");
+        assert_eq!(error.kind, Kind::WouldLoseWork, "{error}");
+    }
+    lab.git(&dir, &["worktree", "move", &worktree.to_string_lossy(), &moved.to_string_lossy()]);
+    assert_eq!(work(&moved).meant(None).expect("its own"), slug);
+    // What is no workspace is no session's.
+    lab.git(&dir, &["worktree", "add", "--quiet", "--detach", &format!("../{slug}")]);
+    for place in [&dir, &lab.path().join(slug.as_str())] {
+        assert_eq!(work(place).meant(None).expect_err("no workspace").kind, Kind::Usage);
+    }
+}
+
+#[test]
 fn what_was_claimed_without_a_remote_is_shared_when_there_is_one() {
     let lab = Lab::new();
     let dir = lab.clone_named("alone");
