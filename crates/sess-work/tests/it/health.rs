@@ -6,7 +6,7 @@ use sess_work::{
     CheckRow, Checkup, ClaimOptions, Draft, Kind, Land, Note, Phase, Settings, Slug, State, Work,
 };
 
-use crate::lab::{Lab, planned, work, work_with};
+use crate::lab::{Lab, bare, planned, work, work_with};
 
 #[track_caller]
 fn row(checkup: &Checkup, slug: &Slug) -> CheckRow {
@@ -526,6 +526,26 @@ fn a_lock_that_git_left_goes_away_where_only_we_write_and_is_named_elsewhere() {
     fs::remove_file(lock).expect("removed");
     ann.roll_forward().expect("anybody shows it");
     assert_eq!(state(&bob, &other), Some(State::Active));
+}
+
+#[test]
+fn a_lock_in_a_checkout_of_the_base_is_no_change_of_somebodys() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let own = work(&dir);
+    let slug = planned(&own, "Locked");
+    let lock = dir.join(".git/index.lock");
+    fs::write(&lock, "").expect("written");
+    let draft = Draft { title: "Other".to_owned(), ..Draft::default() };
+    for refused in [own.draft(None, &draft, None).map(drop), own.claim(&slug, &bare()).map(drop)] {
+        let error = refused.expect_err("the checkout cannot follow");
+        assert_eq!(error.kind, Kind::Failed, "{error}");
+        assert!(error.message().contains("is left from a git that was ended"), "{error}");
+        assert_eq!(error.next_command(), format!("rm {}", lock.display()));
+    }
+    fs::remove_file(&lock).expect("removed as it says");
+    own.claim(&slug, &bare()).expect("claimed");
 }
 
 #[test]
