@@ -200,6 +200,7 @@ impl Work {
         seen: &Seen,
         options: &ClaimOptions,
     ) -> Result<Claim> {
+        self.check_known()?;
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
         Ok(Claim {

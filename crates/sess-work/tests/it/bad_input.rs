@@ -719,6 +719,39 @@ fn a_template_that_is_no_text_is_named_like_one_that_does_not_parse() {
 }
 
 #[test]
+fn whoever_git_does_not_know_may_look_and_is_asked_for_a_name_to_do_more() {
+    for name in ["", " ", "<>"] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        let (slug, workspace) = claimed(&work(&dir), "Nameless");
+        let ready = planned(&work(&dir), "Ready");
+        lab.git(&dir, &["config", "user.name", name]);
+        let own = work(&workspace);
+        let seen = own.see().expect("seen");
+        assert_eq!(own.list(&seen).expect("listed").len(), 2);
+        assert!(own.status(&slug).is_ok() && own.drift(&slug).is_ok());
+        assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
+        let before = lab.git(&lab.hub(), &["for-each-ref"]);
+        let draft = Draft { title: "New".to_owned(), ..Draft::default() };
+        for refused in [
+            own.draft(None, &draft, None).map(drop),
+            own.claim(&ready, &ClaimOptions::default()).map(drop),
+            own.note(&slug, Note::Log, "done").map(drop),
+            own.heartbeat(&slug).map(drop),
+            own.check_own(&slug),
+            own.unready(&ready),
+            own.release(&slug, None).map(drop),
+            own.complete(&slug, None).map(drop),
+            own.init(&InitOptions { hooks: false, scripts: true }).map(drop),
+        ] {
+            check(refused, Kind::WrongState, "git config user.name ");
+        }
+        assert_eq!(lab.git(&lab.hub(), &["for-each-ref"]), before, "{name:?}");
+        assert_eq!(lab.git(&dir, &["log", "-1", "--format=%an", &slug.branch()]), "User ann");
+    }
+}
+
+#[test]
 fn a_remote_that_was_renamed_here_is_named_with_what_helps() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
