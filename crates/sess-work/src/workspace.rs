@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, access};
+
 use crate::{
     Error, Git, Move, Oid, Phase, Repo, Result, Slug, Work,
     checkout::{OPEN_MODE, is_inside, status_command, tidy_sessions},
@@ -207,6 +209,32 @@ impl Work {
         unfiltered(&unrun, &workspace.feed(["check-attr", "-z", "--stdin", "filter"], names.as_bytes())?)
     }
 
+    /// Fails when no workspace can be made in the place for all of them.
+    pub(crate) fn check_root(&self) -> Result<()> {
+        let root = self.workspace_root();
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if self.settings.workspaces.is_none() && is_link(&root) {
+            return Err(Error::policy(format!(
+                "{} is a link: workspaces would be made wherever it leads",
+                root.display()
+            ))
+            .next(format!("ls -l {}", crate::quoted(root.display()))));
+        }
+        // The rest of the way to it is made.
+        let there = root.ancestors().find(|path| fs::symlink_metadata(path).is_ok()).unwrap_or(&root);
+        let (shown, place) = (there.display(), crate::quoted(there.display()));
+        if !there.is_dir() {
+            return Err(Error::would_lose(format!(
+                "{shown} is no directory, and workspaces need one there: move it away"
+            ))
+            .next(format!("mv {place} <another name>")));
+        }
+        access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+            Error::would_lose(format!("no workspace can be made in {shown}: {error}"))
+                .next(format!("chmod u+wx {place}"))
+        })
+    }
+
     /// Makes the workspace, unless it is there; returns where it is.
     pub(crate) fn ensure_workspace(
         &self,
@@ -230,14 +258,7 @@ impl Work {
             ))
             .next(format!("ls {}", crate::quoted(path.display()))));
         }
-        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
-            return Err(Error::policy(format!(
-                "{} is a link: workspaces would be made wherever it leads",
-                self.workspace_root().display()
-            ))
-            .next(format!("ls -l {}", crate::quoted(self.workspace_root().display()))));
-        }
+        self.check_root()?;
         if let Some(tip) = self.tip(slug)? {
             self.check_filters(&tip)?;
         }

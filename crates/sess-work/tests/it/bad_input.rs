@@ -752,6 +752,34 @@ fn whoever_git_does_not_know_may_look_and_is_asked_for_a_name_to_do_more() {
 }
 
 #[test]
+fn where_no_workspace_can_be_made_nothing_is_claimed() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, options) = (planned(&own, "No place"), ClaimOptions::default());
+    let place = dir.join(".sessions");
+    let refused = |next: &str| {
+        let told = check(own.claim(&slug, &options), Kind::WouldLoseWork, next);
+        assert!(told.contains(&place.display().to_string()), "{told}");
+        check(own.claim_next(None, &options), Kind::WouldLoseWork, next);
+        let findings = own.doctor(false).expect("checked").findings;
+        assert!(findings.iter().any(|finding| finding.contains(&format!("run `{next}"))), "{findings:?}");
+        assert_eq!(own.see().expect("seen").standing(&slug).holder(), None, "nobody waits for it");
+    };
+    fs::write(&place, "mine\n").expect("written");
+    refused(&format!("mv {} ", place.display()));
+    fs::remove_file(&place).expect("removed");
+    fs::create_dir(&place).expect("made");
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o500)).expect("set");
+    // An administrator may write everywhere.
+    if fs::write(place.join("probe"), "").is_err() {
+        refused(&format!("chmod u+wx {}", place.display()));
+    }
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("set");
+    own.claim(&slug, &options).expect("claimed");
+}
+
+#[test]
 fn a_remote_that_was_renamed_here_is_named_with_what_helps() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
