@@ -549,6 +549,26 @@ fn a_lock_in_a_checkout_of_the_base_is_no_change_of_somebodys() {
 }
 
 #[test]
+fn a_note_that_the_checkout_could_not_follow_is_written_down_once() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Written once");
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    let lock =
+        std::path::PathBuf::from(lab.git(&place, &["rev-parse", "--absolute-git-dir"])).join("index.lock");
+    fs::write(&lock, "").expect("written");
+    let error = own.note(&slug, Note::Log, "one entry").expect_err("the index cannot be written");
+    assert_eq!(error.kind, Kind::Failed, "{error}");
+    assert!(error.message().starts_with("this is written down in worklog.md here, but "), "{error}");
+    assert_eq!(error.next_command(), format!("rm {}", lock.display()));
+    fs::remove_file(&lock).expect("removed as it says");
+    own.note(&slug, Note::Log, "another").expect("noted");
+    let log = fs::read_to_string(place.join(State::Active.dir_of(&slug)).join("worklog.md")).expect("read");
+    assert_eq!((log.matches("one entry").count(), log.matches("another").count()), (1, 1), "{log}");
+    assert_eq!(lab.git(&place, &["status", "--porcelain"]), "");
+}
+
+#[test]
 fn a_workspace_with_another_branch_in_it_is_left_alone() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
