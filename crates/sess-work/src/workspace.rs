@@ -543,6 +543,16 @@ impl Work {
         Ok(())
     }
 
+    /// Says so when git was told not to let go of a workspace.
+    pub(crate) fn told_to_keep(&self, path: &Path) -> Result<Option<String>> {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let place = real(path);
+        let is_locked = self.worktrees()?.iter().any(|known| known.is_locked && real(&known.path) == place);
+        let unlock =
+            || format!("it is locked: `git worktree unlock {}` ends that", crate::quoted(path.display()));
+        Ok(is_locked.then(unlock))
+    }
+
     /// Removes a workspace, unless something in it is nowhere else.
     fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
         let mut keep = |what: String| {
@@ -552,7 +562,11 @@ impl Work {
         if !self.is_made_for(slug, path) {
             return keep("it was there before the session".to_owned());
         }
-        if let Some(what) = self.only_here(slug, path)? {
+        let needed = match self.only_here(slug, path)? {
+            None => self.told_to_keep(path)?,
+            needed => needed,
+        };
+        if let Some(what) = needed {
             return keep(what);
         }
         let place = path.to_string_lossy();

@@ -569,6 +569,28 @@ fn a_note_that_the_checkout_could_not_follow_is_written_down_once() {
 }
 
 #[test]
+fn a_locked_worktree_is_named_with_what_unlocks_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "Kept");
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    lab.git(&dir, &["worktree", "lock", "--reason", "on a stick", &place.to_string_lossy()]);
+    let unlock = format!("`git worktree unlock {}`", place.display());
+    let told = own.release(&slug, None).expect("given back");
+    assert!(told.iter().any(|told| told.contains(&unlock)), "{told:?}");
+    let findings = own.doctor(false).expect("checked").findings;
+    assert!(findings.iter().any(|told| told.contains(&unlock)), "{findings:?}");
+    for is_dry in [true, false] {
+        let item = own.gc(is_dry).expect("looked").workspaces.pop().expect("it is there");
+        assert!(!item.removed && item.reason.contains(&unlock), "{item:?}");
+    }
+    lab.git(&dir, &["worktree", "unlock", &place.to_string_lossy()]);
+    own.gc(false).expect("cleaned up");
+    assert!(!place.exists());
+}
+
+#[test]
 fn a_workspace_with_another_branch_in_it_is_left_alone() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
