@@ -566,6 +566,11 @@ impl Work {
             .and_then(|brief| brief.check_ready(slug))
             .map_err(|error| error.next(format!("sess work amend {slug} --file <file> --reason …")))?;
         if text == plain_ended(&self.repo.text_of(&record.claim.plan)?) {
+            let tip = self.tip(slug)?;
+            let is_there = |tip: &Oid| self.repo.text_at(tip, &path).map(|text| text.is_some());
+            if !tip.as_ref().map_or(Ok(true), is_there)? {
+                return self.put_back_plan(slug, path, &record, reason);
+            }
             return Err(Error::wrong_state(format!("the plan of {slug} is as it was"))
                 .next(format!("sess work status {slug}")));
         }
@@ -589,6 +594,14 @@ impl Work {
             branch.as_slice(),
             true,
         )
+    }
+
+    /// Brings the plan that is worked by back to a branch that lost it. Nothing of it is amended by that.
+    fn put_back_plan(&self, slug: &Slug, path: String, record: &Record, reason: &str) -> Result<Record> {
+        let what = format!("Bring the plan back: {}", one_line(reason));
+        let text = self.repo.text_of(&record.claim.plan)?;
+        self.write_on_branch(slug, &[(path, text)], &message(slug, &what, &self.by(), Some(record)))?;
+        self.shared(slug, &self.see()?, record)
     }
 }
 
