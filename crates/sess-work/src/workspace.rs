@@ -501,6 +501,8 @@ impl Work {
         landed: &[Oid],
         notices: &mut Vec<String>,
     ) -> Result<()> {
+        // What another process of this clone takes away at the same time is gone by then, and no notice.
+        let _turn = self.repo.lock("cleaning")?;
         self.forget_landed(slug)?;
         let tip = self.tip(slug)?;
         let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
