@@ -75,7 +75,7 @@ impl Work {
         }
         let slug = match &commit {
             Some(commit) => self.slug_of(commit)?,
-            None => self.repo.slug_here()?,
+            None => self.repo.slug_here()?.or_else(|| self.made_for_here()),
         };
         let mut blame = Blame {
             file: file.to_owned(),

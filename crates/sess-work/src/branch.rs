@@ -1,6 +1,6 @@
 //! A session's branch in this clone: where it begins, what goes on it, and what keeps its commits.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::{
     Claim, Error, Move, Note, Oid, PLAN_FILE, Record, Result, Seen, Slug, State, Work,
@@ -28,6 +28,13 @@ impl Content {
     pub(crate) fn plain(text: String) -> Self {
         Self { mode: PLAIN.to_owned(), bytes: text.into_bytes() }
     }
+}
+
+/// A commit on a session's branch.
+pub(crate) struct Written {
+    pub(crate) commit: Oid,
+    /// Whether a checkout of the branch has what it brought. If not, the next verb sees to that.
+    pub(crate) followed: Result<()>,
 }
 
 impl Work {
@@ -260,8 +267,7 @@ impl Work {
             Ok((path, Content { mode: file.mode, bytes }))
         };
         let files = shown.into_iter().zip(read).map(content).collect::<Result<Vec<_>>>()?;
-        self.change_on_branch(slug, &message, |_| Ok(files))?;
-        Ok(())
+        self.change_on_branch(slug, &message, |_| Ok(files))?.followed
     }
 
     /// Commits texts on the session's branch. A checkout of it follows, whatever else is changed there.
@@ -272,7 +278,8 @@ impl Work {
         message: &str,
     ) -> Result<Oid> {
         let file = |(path, text): &(String, String)| (path.clone(), Content::plain(text.clone()));
-        self.change_on_branch(slug, message, |_| Ok(files.iter().map(file).collect()))
+        let written = self.change_on_branch(slug, message, |_| Ok(files.iter().map(file).collect()))?;
+        written.followed.map(|()| written.commit)
     }
 
     /// As [`Self::write_on_branch`], with what `files` makes of the text that a path has now: in the checkout, where
@@ -282,7 +289,7 @@ impl Work {
         slug: &Slug,
         message: &str,
         files: impl FnOnce(&dyn Fn(&str) -> Result<Option<String>>) -> Result<Vec<(String, Content)>>,
-    ) -> Result<Oid> {
+    ) -> Result<Written> {
         let workspace = self.workspace(slug);
         let git = workspace.as_ref().map_or_else(|| self.repo.git.clone(), |path| self.repo.git.at(path));
         let name = slug.branch_ref();
@@ -324,19 +331,20 @@ impl Work {
         }
         let tree = repo.edited(&tip, &edits)?;
         if tree == repo.git.oid(["rev-parse", &format!("{tip}^{{tree}}")])? {
-            return Ok(tip);
+            return Ok(Written { commit: tip, followed: Ok(()) });
         }
         let commit = self.commit_as_session(&repo, slug, &tree, &tip, message)?;
         git.text(["update-ref", &name, commit.as_str(), tip.as_str()])?;
-        if let Some(path) = &workspace {
+        let follow = |path: &Path| -> Result<()> {
             for (edit, (name, content)) in edits.iter().zip(files) {
                 let Edit::Put(_, File { mode, oid }) = edit else { continue };
                 git.text(["update-index", "--add", "--cacheinfo", &format!("{mode},{oid},{name}")])?;
                 put(&path.join(name), &content.bytes, mode_here(mode))?;
             }
             tidy_sessions(&git);
-        }
-        Ok(commit)
+            Ok(())
+        };
+        Ok(Written { commit, followed: workspace.as_deref().map_or(Ok(()), follow) })
     }
 
     fn commit_as_session(

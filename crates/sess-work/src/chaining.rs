@@ -23,6 +23,7 @@ impl Work {
         if steps.is_empty() {
             return Ok(tree.commit.clone());
         }
+        self.check_known()?;
         let script = script(&tree.commit, steps, &self.user, self.now());
         // Forced, because these commits and those before have nothing to do with each other.
         let args = ["fast-import", "--quiet", "--force"];

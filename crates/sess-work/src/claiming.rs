@@ -131,16 +131,20 @@ impl Work {
     }
 
     /// Fails when the workspace that is asked for cannot be made: nobody else shall wait for a session by that.
-    fn check_place(&self, options: &ClaimOptions, seen: &Seen) -> Result<()> {
+    fn check_place(&self, slug: &Slug, options: &ClaimOptions, seen: &Seen) -> Result<()> {
         match options.workspace {
-            Workspace::Clone => self.remote_of_clones().and_then(|_| self.check_filters(&seen.view.base)),
-            Workspace::Worktree => self.check_filters(&seen.view.base),
-            Workspace::None => Ok(()),
+            Workspace::Clone => self.remote_of_clones().map(drop)?,
+            Workspace::Worktree => {}
+            Workspace::None => return Ok(()),
         }
+        if self.workspace(slug).is_none() {
+            self.check_root()?;
+        }
+        self.check_filters(&seen.view.base)
     }
 
     fn new_claim(&self, slug: &Slug, seen: &Seen, options: &ClaimOptions) -> Result<Claim> {
-        self.check_place(options, seen)?;
+        self.check_place(slug, options, seen)?;
         if seen.view.is_in_the_way {
             return Err(Error::wrong_state(
                 "this clone has a branch called session, and those of work sessions, session/…, cannot be beside it",
@@ -201,6 +205,7 @@ impl Work {
         seen: &Seen,
         options: &ClaimOptions,
     ) -> Result<Claim> {
+        self.check_known()?;
         let before = seen.record(slug).map(|record| &record.claim);
         let now = self.now();
         Ok(Claim {
@@ -327,7 +332,7 @@ impl Work {
                 .next(format!("sess work takeover {slug} --force --reason …")));
         }
         let mut seen = self.see()?;
-        self.check_place(options, &seen)?;
+        self.check_place(slug, options, &seen)?;
         self.check(Verb::Takeover { force }, slug, &seen)?;
         let record =
             seen.record(slug).ok_or_else(|| Error::failed(format!("the claim of {slug} is gone")))?;

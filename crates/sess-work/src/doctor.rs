@@ -194,6 +194,9 @@ impl Work {
                 Some(_) => {}
             }
         }
+        if let Err(error) = self.check_root() {
+            findings.push(format!("{}: run `{}`", error.message(), error.next_command()));
+        }
         for worktree in self.worktrees()?.iter().filter(|worktree| worktree.is_gone) {
             let path = worktree.path.display();
             findings.push(format!(

@@ -14,7 +14,7 @@ use sess_core::mention::first_of;
 use crate::{
     Error, Git, Moved, Oid, Record, Result, Seen, Work,
     checkout::{NAMED_MAX, stash_command, status_command, tidy_sessions},
-    git::words_of,
+    git::{left_lock, words_of},
     projecting::Step,
     writing::write_whole,
 };
@@ -92,6 +92,9 @@ impl Work {
         if probe.is_ok() || self.repo.commit(&self.repo.base_ref())?.as_ref() != Some(from) {
             return Ok(());
         }
+        if let Some(error) = left_lock(&probe.stderr) {
+            return Err(error);
+        }
         Err(Error::would_lose(format!(
             "{} has changes that are not committed, and that this would have to overwrite: {}",
             checkout.display(),
@@ -121,6 +124,9 @@ impl Work {
             check_clear(&git, &pending.from, &pending.to)?;
             let followed = git.run(["read-tree", "-m", "-u", pending.from.as_str(), pending.to.as_str()])?;
             if !followed.is_ok() {
+                if let Some(error) = left_lock(&followed.stderr) {
+                    return Err(error);
+                }
                 return Err(Error::would_lose(format!(
                     "{} is behind {}, and has changes that are in the way: {}",
                     pending.checkout.display(),

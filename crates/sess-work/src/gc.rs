@@ -108,7 +108,10 @@ impl Work {
         if !self.is_made_for(slug, &path) {
             return Ok(Some("it was there before the session".to_owned()));
         }
-        self.only_here(slug, &path)
+        match self.only_here(slug, &path)? {
+            None => self.told_to_keep(&path),
+            needed => Ok(needed),
+        }
     }
 
     /// Whether everything on a completed session's branch in this clone was there when it landed.

@@ -372,7 +372,8 @@ pub(crate) fn pause() {
 pub(crate) fn failed<S: AsRef<OsStr>>(args: &[S], ended: &Ended) -> Error {
     let verb = args.first().map(|verb| verb.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
     let words = words_of(&ended.stderr);
-    if words.contains("Please tell me who you are") || words.contains("empty ident name") {
+    let signs = ["Please tell me who you are", "empty ident name", "consists only of disallowed characters"];
+    if signs.iter().any(|sign| words.contains(sign)) {
         return Error::wrong_state("git does not know who you are")
             .next("git config user.name \"Your Name\" && git config user.email you@example.com");
     }

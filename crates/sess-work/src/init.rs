@@ -84,8 +84,11 @@ impl Work {
             return Ok(());
         }
         if let Some(words) = self.repo.takes(CLAIMS_AS_BRANCHES, &base)? {
-            return Err(Error::new(Kind::Rejected, format!("{remote} takes no claims: {words}"))
-                .next(format!("git push {remote} HEAD:{CLAIMS_AS_BRANCHES}/probe")));
+            return Err(self.repo.denied(&words).unwrap_or_else(|| {
+                let told = format!("{remote} takes no claims, not as branches either: {words}");
+                Error::new(Kind::Rejected, format!("{told}; ask whoever keeps it, then set up again"))
+                    .next("sess work init")
+            }));
         }
         report
             .notices
@@ -284,12 +287,19 @@ impl Repo {
     fn takes(&self, place: &str, commit: &Oid) -> Result<Option<String>> {
         let name = format!("{place}/probe-{}", random_hex());
         let made = Move { name: name.clone(), from: None, to: Some(commit.clone()) };
+        let gone = Move { name: name.clone(), from: Some(commit.clone()), to: None };
         match self.advance(&[made])? {
             Moved::Done => {}
-            Moved::Rejected(words) => return Ok(Some(words)),
+            Moved::Rejected(words) => {
+                // Some hosts take what they then show nobody.
+                if let Some(remote) = &self.remote {
+                    self.push(remote, &[gone])?;
+                }
+                return Ok(Some(words));
+            }
             Moved::Overtaken { name, .. } => return Ok(Some(format!("it put something else into {name}"))),
         }
-        match self.advance(&[Move { name: name.clone(), from: Some(commit.clone()), to: None }])? {
+        match self.advance(&[gone])? {
             Moved::Done => Ok(None),
             Moved::Overtaken { .. } | Moved::Rejected(_) => {
                 Err(Error::new(Kind::Rejected, format!("the remote took {name}, and does not let go of it"))

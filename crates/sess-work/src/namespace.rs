@@ -15,7 +15,7 @@ use crate::{
 
 /// The branch that says that claims are branches.
 const HERE: &str = "refs/heads/intersession-here";
-/// What there is only where claims are branches.
+/// How the names of branches begin that there are only where claims are branches.
 const BRANCHES: &str = "refs/heads/intersession-";
 const LOG: &str = "refs/intersession/log";
 /// What was seen last of that branch, and of the place where claims are not.
@@ -48,10 +48,14 @@ impl Repo {
     pub(crate) fn is_settled(&self, remote: &str, view: &View) -> Result<bool> {
         let seen = &view.elsewhere;
         if self.claims() == CLAIMS {
-            if !seen.is_empty() {
+            let is_elsewhere = seen.iter().any(|(_, name)| {
+                let short = name.strip_prefix(SEEN_OTHER).map(|name| name.trim_start_matches('/'));
+                short.is_some_and(is_told_by)
+            });
+            if is_elsewhere {
                 self.claim_as_branches();
             }
-            return Ok(seen.is_empty());
+            return Ok(!is_elsewhere);
         }
         let (moves, left) = self.to_be_carried(view)?;
         if !moves.is_empty() {
@@ -140,8 +144,17 @@ impl Repo {
         &self,
         mut refs: impl Iterator<Item = (&'a String, &'a Oid)>,
     ) -> Option<(String, Oid)> {
-        let found = refs.find(|(name, _)| name.starts_with(BRANCHES))?;
+        let found = refs.find(|(name, _)| name.strip_prefix(BRANCHES).is_some_and(is_told_by))?;
         self.claim_as_branches();
         Some((found.0.clone(), found.1.clone()))
     }
+}
+
+/// Whether a branch, by what follows [`BRANCHES`] in its name, says that claims are branches: the one that is there to
+/// say so, else what was made by it. A stray one of a name like theirs says nothing.
+fn is_told_by(short: &str) -> bool {
+    let is_claim = |name: &str| name.parse::<Slug>().is_ok();
+    format!("{BRANCHES}{short}") == HERE
+        || short == "log"
+        || short.strip_prefix("claims/").is_some_and(is_claim)
 }

@@ -88,7 +88,7 @@ impl Work {
             Ok(_) => Ok(self.apart(slug, &seen)?.into_iter().collect()),
             Err(error) if error.kind == Kind::Unreachable => Ok(vec![error.to_string()]),
             // Whoever did it again would write it twice.
-            Err(error) => Err(error.although(&format!("this is written down in {} here", note.file()))),
+            Err(error) => Err(error.although(&written_down(note))),
         }
     }
 
@@ -103,12 +103,12 @@ impl Work {
         };
         let path = note.path(slug);
         let message = message(slug, &format!("docs: {}", note.what()), &self.by(), Some(record));
-        self.change_on_branch(slug, &message, |now| {
+        let written = self.change_on_branch(slug, &message, |now| {
             let before = now(&path)?.unwrap_or_else(|| note.heading(slug));
             let lead = if before.ends_with('\n') { "" } else { "\n" };
             Ok(vec![(path.clone(), Content::plain(format!("{before}{lead}{line}")))])
         })?;
-        Ok(())
+        written.followed.map_err(|error| error.although(&written_down(note)))
     }
 
     /// Writes down a sub-session, and drafts it as a session of its own.
@@ -145,6 +145,10 @@ impl Work {
         let path = path.replace(&State::Active.dir_of(slug), &state.dir_of(slug));
         self.repo.text_at(&seen.view.base, &path)
     }
+}
+
+fn written_down(note: Note) -> String {
+    format!("this is written down in {} here", note.file())
 }
 
 fn is_box(text: &str) -> bool {

@@ -39,6 +39,8 @@ pub(crate) struct Worktree {
     pub(crate) branch: Option<String>,
     /// Somebody removed it by hand.
     pub(crate) is_gone: bool,
+    /// Git was told not to remove it.
+    pub(crate) is_locked: bool,
 }
 
 /// Writes the message of a commit that the program makes.
@@ -240,9 +242,10 @@ impl Work {
         let mut found: Vec<Worktree> = Vec::new();
         for line in told.split('\0') {
             if let Some(path) = line.strip_prefix("worktree ") {
-                found.push(Worktree { path: path.into(), branch: None, is_gone: false });
+                found.push(Worktree { path: path.into(), branch: None, is_gone: false, is_locked: false });
             } else if let Some(last) = found.last_mut() {
                 last.is_gone |= line.starts_with("prunable");
+                last.is_locked |= line.starts_with("locked");
                 last.branch = line.strip_prefix("branch ").map(str::to_owned).or(last.branch.take());
             }
         }

@@ -73,7 +73,7 @@ fn built_in(name: &str) -> &'static str {
     }
 }
 
-fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
+fn render(name: &str, own: Option<&[u8]>, values: Value) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_keep_trailing_newline(true);
     environment.set_fuel(Some(STEPS_MAX));
@@ -94,7 +94,14 @@ fn render(name: &str, own: Option<&str>, values: Value) -> Result<String> {
             _ => unusable(name, &format!("{line}: {error}")),
         }
     };
-    let source = own.unwrap_or_else(|| built_in(name));
+    let source = match own {
+        None => built_in(name),
+        // One in UTF-16 without its mark is UTF-8 with zeros in it.
+        Some(own) => std::str::from_utf8(own)
+            .ok()
+            .filter(|text| !text.contains('\0'))
+            .ok_or_else(|| unusable(name, ": it is not UTF-8 text"))?,
+    };
     environment.add_template(name, source).map_err(wrong)?;
     let mut text = Bounded(Vec::new());
     environment
@@ -127,14 +134,14 @@ fn unusable(name: &str, why: &str) -> Error {
 }
 
 /// Renders a plan that says what it was asked for, whatever the template has a place for.
-fn plan(name: &str, own: Option<&str>, values: Value, asked_for: &Brief) -> Result<String> {
+fn plan(name: &str, own: Option<&[u8]>, values: Value, asked_for: &Brief) -> Result<String> {
     let text = render(name, own, values)?;
     asked_for
         .filled_in(&text)
         .map_err(|error| unusable(name, &format!(": it makes a plan in which {}", error.message())))
 }
 
-pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&str>) -> Result<String> {
+pub(crate) fn session(slug: &Slug, draft: &Draft, own: Option<&[u8]>) -> Result<String> {
     let criterion = |text: &String| Criterion { text: one_line(text), done: false };
     // By that name it is for nothing else.
     let kind = if slug.is_kb() { WorkKind::KbMerge } else { WorkKind::Standard };
@@ -179,7 +186,7 @@ pub(crate) fn kb_merge(
     slug: &Slug,
     source: &Slug,
     at: sess_core::Timestamp,
-    own: Option<&str>,
+    own: Option<&[u8]>,
 ) -> Result<String> {
     let values = context! {
         SESSION_SLUG => slug.as_str(),
@@ -200,7 +207,7 @@ pub(crate) fn kb_merge(
 }
 
 /// Renders `.session-env`: whatever is in a name, sourcing the file runs nothing of it.
-pub(crate) fn session_env(slug: &Slug, user: &User, own: Option<&str>) -> Result<String> {
+pub(crate) fn session_env(slug: &Slug, user: &User, own: Option<&[u8]>) -> Result<String> {
     let values = context! {
         SESSION_SLUG => quoted(slug.as_str()),
         USER_NAME => quoted(identity_name(user, slug)),

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Claim, Error, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, State, Tree, User,
-    Verb, View, may, standing, standing::is_contradicted, state::SESSIONS_DIR,
+    Claim, Error, Kind, Oid, Owner, PLAN_FILE, Record, Refusal, Repo, Result, Slug, Standing, State, Tree,
+    User, Verb, View, may, standing, standing::is_contradicted, state::SESSIONS_DIR,
 };
 
 /// What the user's own configuration says about work sessions.
@@ -74,6 +74,8 @@ pub struct Work {
     pub(crate) settings: Settings,
     pub(crate) who: Who,
     pub(crate) user: User,
+    /// Why that is nobody.
+    unknown: Option<Error>,
     pub(crate) owner: Owner,
     now: fn() -> Timestamp,
     /// The remote could not be asked, and what it said last was made do with.
@@ -153,10 +155,16 @@ impl Seen {
 
 impl Work {
     pub fn new(repo: Repo, settings: Settings, who: Who, now: fn() -> Timestamp) -> Result<Self> {
-        let user = user(&repo)?;
+        // Who only reads need not be anybody.
+        let (user, unknown) = match user(&repo) {
+            Err(error) if error.kind == Kind::WrongState => {
+                (User { name: String::new(), email: String::new() }, Some(error))
+            }
+            user => (user?, None),
+        };
         repo.keep_main()?;
         let owner = Owner { clone: repo.clone_id()?, session: who.session.clone() };
-        Ok(Self { repo, settings, who, user, owner, now, has_recalled: Arc::default() })
+        Ok(Self { repo, settings, who, user, unknown, owner, now, has_recalled: Arc::default() })
     }
 
     pub fn repo(&self) -> &Repo {
@@ -165,6 +173,11 @@ impl Work {
 
     pub fn user(&self) -> &User {
         &self.user
+    }
+
+    /// Fails unless git says who the user is.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        self.unknown.clone().map_or(Ok(()), Err)
     }
 
     pub fn now(&self) -> Timestamp {
@@ -199,6 +212,7 @@ impl Work {
 
     /// Fails unless the caller may do this with a session now.
     pub(crate) fn check(&self, verb: Verb, slug: &Slug, seen: &Seen) -> Result<()> {
+        self.check_known()?;
         if let Some(reason) = seen.damage(slug) {
             return Err(Error::wrong_state(format!("the claim of {slug} is damaged: {reason}"))
                 .next("sess work doctor --repair"));
@@ -270,18 +284,19 @@ impl Work {
         if let Some(given) = given {
             return Ok(given.parse::<Slug>()?);
         }
-        self.repo.slug_here()?.ok_or_else(|| {
+        // In the middle of a rebase no branch says so.
+        self.repo.slug_here()?.or_else(|| self.made_for_here()).ok_or_else(|| {
             Error::usage("this is no session's workspace: name the session").next("sess work list")
         })
     }
 
-    /// Returns a template of the repository's own.
-    pub(crate) fn template(&self, tree: &Tree, name: &str) -> Result<Option<String>> {
+    /// Returns a template of the repository's own, as its bytes are: whether they are text is seen when it is used.
+    pub(crate) fn template(&self, tree: &Tree, name: &str) -> Result<Option<Vec<u8>>> {
         // Names without the ending are accepted, as older trees have them.
         let names = [name, name.strip_suffix(".j2").unwrap_or(name)];
         for name in names {
             if let Some(file) = tree.files.get(&format!("{SESSIONS_DIR}/_templates/{name}")) {
-                return self.repo.text_of(&file.oid).map(Some);
+                return self.repo.bytes_of(&file.oid).map(Some);
             }
         }
         Ok(None)

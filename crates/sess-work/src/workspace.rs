@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Access, access};
 use sess_core::mention::first_of;
 
 use crate::{
@@ -68,6 +69,21 @@ impl Work {
                 .is_some_and(|made_for| made_for == slug.as_str()),
         };
         is_marked || workspace == self.usual_path(slug)
+    }
+
+    /// Returns the session that the checkout around the caller was made for, whatever is checked out in it.
+    pub(crate) fn made_for_here(&self) -> Option<Slug> {
+        let top = &self.repo.top;
+        let marked = linked_dir(top).and_then(|dir| fs::read_to_string(dir.join(MADE_FOR_FILE)).ok());
+        let name = marked.or_else(|| {
+            let name = top.file_name()?.to_str()?;
+            Some(name.strip_suffix(&self.workspace_suffix()).unwrap_or(name).to_owned())
+        })?;
+        let slug: Slug = name.parse().ok()?;
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        // One that was moved has its mark with it.
+        let is_there = real(top) == real(&self.usual_path(&slug));
+        (is_there || self.is_made_for(&slug, top)).then_some(slug)
     }
 
     /// Returns what tells this clone's workspaces from another's of the same name. No slug ends like this.
@@ -192,6 +208,32 @@ impl Work {
         unfiltered(&unrun, &workspace.feed(["check-attr", "-z", "--stdin", "filter"], names.as_bytes())?)
     }
 
+    /// Fails when no workspace can be made in the place for all of them.
+    pub(crate) fn check_root(&self) -> Result<()> {
+        let root = self.workspace_root();
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if self.settings.workspaces.is_none() && is_link(&root) {
+            return Err(Error::policy(format!(
+                "{} is a link: workspaces would be made wherever it leads",
+                root.display()
+            ))
+            .next(format!("ls -l {}", crate::quoted(root.display()))));
+        }
+        // The rest of the way to it is made.
+        let there = root.ancestors().find(|path| fs::symlink_metadata(path).is_ok()).unwrap_or(&root);
+        let (shown, place) = (there.display(), crate::quoted(there.display()));
+        if !there.is_dir() {
+            return Err(Error::would_lose(format!(
+                "{shown} is no directory, and workspaces need one there: move it away"
+            ))
+            .next(format!("mv {place} <another name>")));
+        }
+        access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+            Error::would_lose(format!("no workspace can be made in {shown}: {error}"))
+                .next(format!("chmod u+wx {place}"))
+        })
+    }
+
     /// Makes the workspace, unless it is there; returns where it is.
     pub(crate) fn ensure_workspace(
         &self,
@@ -215,14 +257,7 @@ impl Work {
             ))
             .next(format!("ls {}", crate::quoted(path.display()))));
         }
-        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if self.settings.workspaces.is_none() && is_link(&self.workspace_root()) {
-            return Err(Error::policy(format!(
-                "{} is a link: workspaces would be made wherever it leads",
-                self.workspace_root().display()
-            ))
-            .next(format!("ls -l {}", crate::quoted(self.workspace_root().display()))));
-        }
+        self.check_root()?;
         if let Some(tip) = self.tip(slug)? {
             self.check_filters(&tip)?;
         }
@@ -465,6 +500,8 @@ impl Work {
         landed: &[Oid],
         notices: &mut Vec<String>,
     ) -> Result<()> {
+        // What another process of this clone takes away at the same time is gone by then, and no notice.
+        let _turn = self.repo.lock("cleaning")?;
         self.forget_landed(slug)?;
         let tip = self.tip(slug)?;
         let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
@@ -507,6 +544,16 @@ impl Work {
         Ok(())
     }
 
+    /// Says so when git was told not to let go of a workspace.
+    pub(crate) fn told_to_keep(&self, path: &Path) -> Result<Option<String>> {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let place = real(path);
+        let is_locked = self.worktrees()?.iter().any(|known| known.is_locked && real(&known.path) == place);
+        let unlock =
+            || format!("it is locked: `git worktree unlock {}` ends that", crate::quoted(path.display()));
+        Ok(is_locked.then(unlock))
+    }
+
     /// Removes a workspace, unless something in it is nowhere else.
     fn remove_workspace(&self, slug: &Slug, path: &Path, notices: &mut Vec<String>) -> Result<bool> {
         let mut keep = |what: String| {
@@ -516,7 +563,11 @@ impl Work {
         if !self.is_made_for(slug, path) {
             return keep("it was there before the session".to_owned());
         }
-        if let Some(what) = self.only_here(slug, path)? {
+        let needed = match self.only_here(slug, path)? {
+            None => self.told_to_keep(path)?,
+            needed => needed,
+        };
+        if let Some(what) = needed {
             return keep(what);
         }
         let place = path.to_string_lossy();

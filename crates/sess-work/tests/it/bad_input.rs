@@ -418,6 +418,26 @@ fn a_plan_that_was_changed_by_hand_is_refused_until_it_is_amended() {
 }
 
 #[test]
+fn a_plan_that_the_branch_lost_comes_back_with_what_complete_says() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let (slug, workspace) = claimed(&own, "Lost its plan");
+    commit(&lab, &workspace, "work.txt", "done\n");
+    let plan = format!("{}/SESSION.md", State::Active.dir_of(&slug));
+    let text = fs::read_to_string(workspace.join(&plan)).expect("read");
+    lab.git(&workspace, &["rm", "--quiet", &plan]);
+    lab.git(&workspace, &["commit", "--quiet", "--no-verify", "-m", "by hand"]);
+    let before = own.see().expect("seen").record(&slug).expect("claimed").claim.plan.clone();
+    check(own.complete(&slug, None), Kind::Policy, &format!("git show {}", before.short()));
+    let record = own.amend(&slug, Some(&text), "it was deleted").expect("put back");
+    assert_eq!((record.claim.plan, record.claim.amendments.len()), (before, 0), "nothing was amended");
+    assert!(workspace.join(&plan).is_file());
+    let again = own.amend(&slug, Some(&text), "it was deleted").expect_err("it is there");
+    assert_eq!(again.kind, Kind::WrongState, "{again}");
+    own.complete(&slug, None).expect("completed");
+}
+
+#[test]
 fn clocks_an_hour_apart_cost_nobody_their_work() {
     fn ahead() -> Timestamp {
         Timestamp::from_millis_clamped(now().as_millis() + 3_600_000)
@@ -684,6 +704,99 @@ fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
         "git log -1 -- _AGENTS/sessions/_templates/kb-merge-SESSION.md.j2",
     );
     assert_eq!(own.see().expect("seen").tree.state(&slug), Some(State::Active));
+}
+
+#[test]
+fn a_template_that_is_no_text_is_named_like_one_that_does_not_parse() {
+    for (le, mark) in [(true, true), (false, true), (true, false)] {
+        let lab = Lab::new();
+        let (own, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
+        let slug = planned(&own, "Before");
+        lab.git(&hand, &["pull", "--quiet"]);
+        let dir = hand.join("_AGENTS/sessions/_templates");
+        fs::create_dir_all(&dir).expect("made");
+        let text = "# Session: {{ TITLE }}\n\n## Context\n\n{{ CONTEXT }}\n";
+        let units = mark.then_some(0xfeff).into_iter().chain(text.encode_utf16());
+        let bytes = |unit: u16| if le { unit.to_le_bytes() } else { unit.to_be_bytes() };
+        let bytes: Vec<u8> = units.flat_map(bytes).collect();
+        for name in ["SESSION.md.j2", "session-env.template.j2"] {
+            fs::write(dir.join(name), &bytes).expect("written");
+        }
+        lab.git(&hand, &["add", "."]);
+        lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
+        lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+        let draft = Draft { title: "After".to_owned(), ..Draft::default() };
+        let told = check(
+            own.draft(None, &draft, None),
+            Kind::Failed,
+            "git log -1 -- _AGENTS/sessions/_templates/SESSION.md.j2",
+        );
+        assert!(told.contains("SESSION.md.j2 cannot be used: it is not UTF-8 text"), "{told}");
+        let claim = own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        let [told] = &claim.notices[..] else { panic!("{:?}", claim.notices) };
+        assert!(told.contains("session-env.template.j2 is left out") && told.contains("UTF-8"), "{told}");
+    }
+}
+
+#[test]
+fn whoever_git_does_not_know_may_look_and_is_asked_for_a_name_to_do_more() {
+    for name in ["", " ", "<>"] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        let (slug, workspace) = claimed(&work(&dir), "Nameless");
+        let ready = planned(&work(&dir), "Ready");
+        lab.git(&dir, &["config", "user.name", name]);
+        let own = work(&workspace);
+        let seen = own.see().expect("seen");
+        assert_eq!(own.list(&seen).expect("listed").len(), 2);
+        assert!(own.status(&slug).is_ok() && own.drift(&slug).is_ok());
+        assert_eq!(own.doctor(false).expect("checked").findings, Vec::<String>::new());
+        let before = lab.git(&lab.hub(), &["for-each-ref"]);
+        let draft = Draft { title: "New".to_owned(), ..Draft::default() };
+        for refused in [
+            own.draft(None, &draft, None).map(drop),
+            own.claim(&ready, &ClaimOptions::default()).map(drop),
+            own.note(&slug, Note::Log, "done").map(drop),
+            own.heartbeat(&slug).map(drop),
+            own.check_own(&slug),
+            own.unready(&ready),
+            own.release(&slug, None).map(drop),
+            own.complete(&slug, None).map(drop),
+            own.init(&InitOptions { hooks: false, scripts: true }).map(drop),
+        ] {
+            check(refused, Kind::WrongState, "git config user.name ");
+        }
+        assert_eq!(lab.git(&lab.hub(), &["for-each-ref"]), before, "{name:?}");
+        assert_eq!(lab.git(&dir, &["log", "-1", "--format=%an", &slug.branch()]), "User ann");
+    }
+}
+
+#[test]
+fn where_no_workspace_can_be_made_nothing_is_claimed() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, options) = (planned(&own, "No place"), ClaimOptions::default());
+    let place = dir.join(".sessions");
+    let refused = |next: &str| {
+        let told = check(own.claim(&slug, &options), Kind::WouldLoseWork, next);
+        assert!(told.contains(&place.display().to_string()), "{told}");
+        check(own.claim_next(None, &options), Kind::WouldLoseWork, next);
+        let findings = own.doctor(false).expect("checked").findings;
+        assert!(findings.iter().any(|finding| finding.contains(&format!("run `{next}"))), "{findings:?}");
+        assert_eq!(own.see().expect("seen").standing(&slug).holder(), None, "nobody waits for it");
+    };
+    fs::write(&place, "mine\n").expect("written");
+    refused(&format!("mv {} ", place.display()));
+    fs::remove_file(&place).expect("removed");
+    fs::create_dir(&place).expect("made");
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o500)).expect("set");
+    // An administrator may write everywhere.
+    if fs::write(place.join("probe"), "").is_err() {
+        refused(&format!("chmod u+wx {}", place.display()));
+    }
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("set");
+    own.claim(&slug, &options).expect("claimed");
 }
 
 #[test]

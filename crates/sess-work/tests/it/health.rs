@@ -6,7 +6,7 @@ use sess_work::{
     CheckRow, Checkup, ClaimOptions, Draft, Kind, Land, Note, Phase, Settings, Slug, State, Work,
 };
 
-use crate::lab::{Lab, planned, work, work_with};
+use crate::lab::{Lab, bare, planned, work, work_with};
 
 #[track_caller]
 fn row(checkup: &Checkup, slug: &Slug) -> CheckRow {
@@ -529,6 +529,68 @@ fn a_lock_that_git_left_goes_away_where_only_we_write_and_is_named_elsewhere() {
 }
 
 #[test]
+fn a_lock_in_a_checkout_of_the_base_is_no_change_of_somebodys() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    lab.git(&dir, &["remote", "remove", "origin"]);
+    let own = work(&dir);
+    let slug = planned(&own, "Locked");
+    let lock = dir.join(".git/index.lock");
+    fs::write(&lock, "").expect("written");
+    let draft = Draft { title: "Other".to_owned(), ..Draft::default() };
+    for refused in [own.draft(None, &draft, None).map(drop), own.claim(&slug, &bare()).map(drop)] {
+        let error = refused.expect_err("the checkout cannot follow");
+        assert_eq!(error.kind, Kind::Failed, "{error}");
+        assert!(error.message().contains("is left from a git that was ended"), "{error}");
+        assert_eq!(error.next_command(), format!("rm {}", lock.display()));
+    }
+    fs::remove_file(&lock).expect("removed as it says");
+    own.claim(&slug, &bare()).expect("claimed");
+}
+
+#[test]
+fn a_note_that_the_checkout_could_not_follow_is_written_down_once() {
+    let lab = Lab::new();
+    let own = work(&lab.clone_named("ann"));
+    let slug = planned(&own, "Written once");
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    let lock =
+        std::path::PathBuf::from(lab.git(&place, &["rev-parse", "--absolute-git-dir"])).join("index.lock");
+    fs::write(&lock, "").expect("written");
+    let error = own.note(&slug, Note::Log, "one entry").expect_err("the index cannot be written");
+    assert_eq!(error.kind, Kind::Failed, "{error}");
+    assert!(error.message().starts_with("this is written down in worklog.md here, but "), "{error}");
+    assert_eq!(error.next_command(), format!("rm {}", lock.display()));
+    fs::remove_file(&lock).expect("removed as it says");
+    own.note(&slug, Note::Log, "another").expect("noted");
+    let log = fs::read_to_string(place.join(State::Active.dir_of(&slug)).join("worklog.md")).expect("read");
+    assert_eq!((log.matches("one entry").count(), log.matches("another").count()), (1, 1), "{log}");
+    assert_eq!(lab.git(&place, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_locked_worktree_is_named_with_what_unlocks_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let slug = planned(&own, "Kept");
+    let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a workspace");
+    lab.git(&dir, &["worktree", "lock", "--reason", "on a stick", &place.to_string_lossy()]);
+    let unlock = format!("`git worktree unlock {}`", place.display());
+    let told = own.release(&slug, None).expect("given back");
+    assert!(told.iter().any(|told| told.contains(&unlock)), "{told:?}");
+    let findings = own.doctor(false).expect("checked").findings;
+    assert!(findings.iter().any(|told| told.contains(&unlock)), "{findings:?}");
+    for is_dry in [true, false] {
+        let item = own.gc(is_dry).expect("looked").workspaces.pop().expect("it is there");
+        assert!(!item.removed && item.reason.contains(&unlock), "{item:?}");
+    }
+    lab.git(&dir, &["worktree", "unlock", &place.to_string_lossy()]);
+    own.gc(false).expect("cleaned up");
+    assert!(!place.exists());
+}
+
+#[test]
 fn a_workspace_with_another_branch_in_it_is_left_alone() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
@@ -550,6 +612,36 @@ fn a_workspace_with_another_branch_in_it_is_left_alone() {
     assert!(refused.iter().any(|told| told.contains("something else checked out")), "{refused:?}");
     lab.git(&place, &["switch", "--quiet", &slug.branch()]);
     own.note(&slug, sess_work::Note::Log, "x").expect("noted");
+}
+
+#[test]
+fn a_workspace_says_whose_it_is_whatever_is_checked_out_in_it() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let (slug, other) = (planned(&own, "Rebased"), planned(&own, "Apart"));
+    let place = |slug, workspace| {
+        let options = ClaimOptions { workspace, ..ClaimOptions::default() };
+        own.claim(slug, &options).expect("claimed").workspace.expect("a workspace")
+    };
+    let (worktree, clone) =
+        (place(&slug, sess_work::Workspace::Worktree), place(&other, sess_work::Workspace::Clone));
+    let moved = lab.path().join("moved");
+    for (slug, workspace) in [(&slug, &worktree), (&other, &clone)] {
+        lab.git(workspace, &["checkout", "--quiet", "--detach"]);
+        let here = work(&workspace.join("_AGENTS"));
+        assert_eq!(here.meant(None).expect("its own"), *slug);
+        assert!(here.status(slug).is_ok());
+        let error = here.note(slug, sess_work::Note::Log, "x").expect_err("no branch is checked out");
+        assert_eq!(error.kind, Kind::WouldLoseWork, "{error}");
+    }
+    lab.git(&dir, &["worktree", "move", &worktree.to_string_lossy(), &moved.to_string_lossy()]);
+    assert_eq!(work(&moved).meant(None).expect("its own"), slug);
+    // What is no workspace is no session's.
+    lab.git(&dir, &["worktree", "add", "--quiet", "--detach", &format!("../{slug}")]);
+    for place in [&dir, &lab.path().join(slug.as_str())] {
+        assert_eq!(work(place).meant(None).expect_err("no workspace").kind, Kind::Usage);
+    }
 }
 
 #[test]

@@ -363,3 +363,34 @@ fn verbs_in_one_checkout_without_a_remote_wait_for_each_other() {
     }
     assert_eq!(lab.git(&dir, &["status", "--porcelain"]), "");
 }
+
+#[test]
+fn what_another_process_of_its_owner_has_cleaned_up_is_no_notice() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    for n in 0..number("SESS_WORK_ROUNDS", 3) {
+        let slug = planned(&own, &format!("At once {n}"));
+        let claimed = own.claim(&slug, &ClaimOptions::default()).expect("claimed");
+        let place = claimed.workspace.expect("a workspace");
+        fs::write(place.join(format!("{n}.txt")), "done\n").expect("written");
+        lab.git(&place, &["add", "."]);
+        lab.git(&place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: work")]);
+        let begin = Barrier::new(3);
+        let complete = || {
+            let own = work(&dir);
+            begin.wait();
+            own.complete(&slug, None)
+        };
+        let done: Vec<_> = thread::scope(|scope| {
+            let all = [0; 3].map(|_| scope.spawn(complete));
+            // Whoever looks when it is over already is told so.
+            all.into_iter().filter_map(|one| one.join().expect("no panic").ok()).collect()
+        });
+        assert!(!done.is_empty(), "{slug} is completed by nobody");
+        for done in done {
+            assert_eq!(done.notices, Vec::<String>::new(), "{slug}");
+        }
+        assert!(!place.exists());
+    }
+}

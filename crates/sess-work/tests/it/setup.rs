@@ -125,6 +125,46 @@ fn a_claim_that_no_place_takes_is_not_sent_to_init_in_a_circle() {
 }
 
 #[test]
+fn a_host_that_is_closed_for_a_while_takes_claims_as_refs_of_their_own_afterwards() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let hook = lab.hub().join("hooks/pre-receive");
+    write(&hook, "#!/bin/sh\necho 'closed for maintenance' >&2; exit 1\n", 0o755);
+    let refused = work(&dir).init(&ALL).expect_err("nothing is taken");
+    assert_eq!(refused.kind, Kind::Rejected);
+    assert!(refused.message().contains("closed for maintenance"), "{refused}");
+    assert!(refused.message().contains("ask whoever keeps it"), "{refused}");
+    assert_eq!(refused.next_command(), "sess work init");
+    write(&hook, "#!/bin/sh\necho 'Permission to write denied to ann' >&2; exit 1\n", 0o755);
+    let refused = work(&dir).init(&ALL).expect_err("nothing is taken");
+    assert!(refused.message().contains("does not let you write"), "{refused}");
+    assert_eq!(refused.next_command(), "git config intersession.remote <remote>");
+    fs::remove_file(&hook).expect("removed");
+    // What somebody left who tried it by hand says nothing about the place of claims.
+    lab.git(&dir, &["push", "--quiet", "origin", "HEAD:refs/heads/intersession-claims/probe"]);
+    work(&dir).init(&ALL).expect("set up");
+    let (slug, _) = claimed(&lab, &work(&dir), "Reopened");
+    let refs =
+        lab.git(&lab.hub(), &["for-each-ref", "--format=%(refname)", "refs/heads", "refs/intersession"]);
+    assert!(refs.contains(&format!("refs/intersession/claims/{slug}")), "{refs}");
+    assert!(!refs.contains("intersession-here"), "{refs}");
+    let known = lab.git(&dir, &["config", "--get-regexp", "intersession.*"]);
+    assert!(!known.contains("claims"), "{known}");
+    assert_eq!(work(&dir).doctor(false).expect("well").findings, Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_left_on_a_host_that_takes_what_it_shows_nobody() {
+    let lab = Lab::new();
+    lab.git(&lab.hub(), &["config", "uploadpack.hideRefs", "refs/intersession"]);
+    let own = work(&lab.clone_named("ann"));
+    let report = own.init(&ALL).expect("set up");
+    assert!(report.notices[0].contains("refs/heads/intersession-claims"), "{report:?}");
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/intersession"]), "");
+    claimed(&lab, &own, "Shown");
+}
+
+#[test]
 fn a_host_that_takes_no_log_is_told_and_the_work_lands_all_the_same() {
     let lab = Lab::new();
     refuses_in_hub(&lab, "refs/intersession/log");

@@ -228,7 +228,12 @@ pub(super) fn amend(here: &Here<'_>, one: One, reason: &str, file: Option<&Path>
     let text = file.map(|file| text_of(file, &otherwise, piped)).transpose()?;
     let record = here.work.amend(&slug, text.as_deref(), reason)?;
     let amendments = &record.claim.amendments;
-    let told = format!("the plan of {slug} is amended; what it was, and why, stays on record");
+    // One that was only gone is as it was.
+    let is_amended = amendments.last().is_some_and(|last| last.reason == reason.trim());
+    let told = match is_amended {
+        true => format!("the plan of {slug} is amended; what it was, and why, stays on record"),
+        false => format!("the plan of {slug} is on its branch again, as it was"),
+    };
     here.tell(&slug, State::Active, json!({ "amendments": amendments }), &[], &told)
 }
 
