@@ -27,10 +27,8 @@ impl Work {
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
         let git = self.repo.git.at(&path);
-        for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
-            if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
-                return Ok(Some(format!("is in the middle of a merge ({name})")));
-            }
+        if let Some(what) = self.under_way(&path)? {
+            return Ok(Some(format!("is in the middle of {}", what.told())));
         }
         if self.is_elsewhere(slug, &path)? {
             return Ok(Some(format!("has something else checked out than {}", slug.branch())));
@@ -63,6 +61,7 @@ impl Work {
             None => Ok(()),
             Some(what) => {
                 let path = self.workspace_path(slug);
+                self.check_not_under_way(slug, &path)?;
                 self.check_checked_out(slug, &path)?;
                 Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(status_command(&path)))
             }
@@ -80,16 +79,13 @@ impl Work {
         if !self.is_elsewhere(slug, workspace)? {
             return Ok(());
         }
-        let place = crate::quoted(workspace.display());
-        let is_rebased = self.repo.git_dir_of(workspace)?.join("rebase-merge").exists();
-        let (what, next) = match is_rebased {
-            true => ("is in the middle of a rebase".to_owned(), format!("git -C {place} rebase --continue")),
-            false => (
-                format!("has something else checked out than {}", slug.branch()),
-                format!("git -C {place} switch {}", slug.branch()),
-            ),
-        };
-        Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next))
+        // Until that is done git switches to nothing else.
+        self.check_not_under_way(slug, workspace)?;
+        let (branch, place) = (slug.branch(), crate::quoted(workspace.display()));
+        Err(Error::would_lose(format!(
+            "the workspace of {slug} has something else checked out than {branch}"
+        ))
+        .next(format!("git -C {place} switch {branch}")))
     }
 
     /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.

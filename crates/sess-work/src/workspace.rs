@@ -110,6 +110,8 @@ impl Work {
 
     /// Fails when a workspace has what is in the way of another branch.
     pub(crate) fn check_switch(&self, slug: &Slug, path: &Path, target: &Oid) -> Result<()> {
+        // What is stashed is not all of that.
+        self.check_not_under_way(slug, path)?;
         let place = crate::quoted(path.display());
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!(

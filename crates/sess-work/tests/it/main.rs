@@ -18,4 +18,5 @@ mod races;
 mod reality;
 mod requests;
 mod setup;
+mod under_way;
 mod unseen;
