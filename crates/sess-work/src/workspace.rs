@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Error, Git, Move, Oid, Phase, Repo, Result, Slug, Work,
-    checkout::{OPEN_MODE, is_inside, status_command, tidy_sessions},
+    checkout::{OPEN_MODE, is_inside, is_plain, status_command, tidy_sessions},
     git::words_of,
     guard::{self, TRUST_COMMAND},
     repo::MADE_FROM_FILE,
@@ -411,26 +411,24 @@ impl Work {
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
     }
 
+    /// Returns what git does not track in the main checkout, and what is named there as what a workspace needs.
+    pub(crate) fn included(&self) -> Result<Vec<String>> {
+        if !self.repo.git.dir().join(INCLUDE_FILE).is_file() {
+            return Ok(Vec::new());
+        }
+        let named = format!("--exclude-from={INCLUDE_FILE}");
+        let told = self.repo.git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
+        let inside = format!("{DIR}/");
+        let names = told.split_terminator('\0').filter(|name| !name.starts_with(&inside));
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// Copies what git does not track and the repository says that a workspace needs.
     fn include(&self, workspace: &Path) -> Result<()> {
-        let top = self.repo.git.dir();
-        if !top.join(INCLUDE_FILE).is_file() {
-            return Ok(());
-        }
-        let listed = self.repo.git.text([
-            "ls-files",
-            "-z",
-            "--others",
-            "--ignored",
-            &format!("--exclude-from={INCLUDE_FILE}"),
-        ])?;
-        for name in
-            listed.split('\0').filter(|name| !name.is_empty() && !name.starts_with(&format!("{DIR}/")))
-        {
-            let (from, to) = (top.join(name), workspace.join(name));
+        for name in self.included()? {
+            let (from, to) = (self.repo.git.dir().join(&name), workspace.join(&name));
             // A link could lead anywhere, and what the branch brought is newer.
-            let is_plain = fs::symlink_metadata(&from).is_ok_and(|found| found.is_file());
-            if !is_plain || to.exists() || !is_inside(workspace, name) {
+            if !is_plain(self.repo.git.dir(), &name) || to.exists() || !is_inside(workspace, &name) {
                 continue;
             }
             to.parent()

@@ -3,6 +3,7 @@
 mod bad_input;
 mod claims;
 mod committing;
+mod copies;
 mod crash;
 mod health;
 mod hostile;
