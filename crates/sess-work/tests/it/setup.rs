@@ -9,7 +9,7 @@ use std::{
 
 use sess_work::{ClaimOptions, InitOptions, Kind, Slug, State, Work};
 
-use crate::lab::{Lab, planned, work};
+use crate::lab::{Lab, bare, planned, work, work_with};
 
 const ALL: InitOptions = InitOptions { hooks: true, scripts: true };
 
@@ -278,6 +278,39 @@ fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
         assert!(ended.status.success(), "{command}: {ended:?}");
     }
     assert_eq!(lab.git(&dir, &["for-each-ref", "refs/intersession", "refs/heads/session"]), "");
+}
+
+#[test]
+fn uninstalling_is_refused_while_a_session_is_held_without_a_workspace() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    let never = planned(&own, "Never had one");
+    own.claim(&never, &bare()).expect("claimed");
+    let (removed, workspace) = claimed(&lab, &own, "Removed");
+    lab.git(&dir, &["worktree", "remove", &workspace.to_string_lossy()]);
+    let handed_over = planned(&own, "Waits");
+    let settings = sess_work::Settings { land: sess_work::Land::Pr, ..sess_work::Settings::default() };
+    let by_request = work_with(&dir, settings);
+    by_request.claim(&handed_over, &bare()).expect("claimed");
+    by_request.complete(&handed_over, None).expect("handed over");
+    for (first, others, next) in [
+        (&never, vec![&removed, &handed_over], "release"),
+        (&removed, vec![&handed_over], "release"),
+        (&handed_over, vec![], "status"),
+    ] {
+        let refused = own.uninstall().expect_err("it would be nobody's");
+        assert_eq!(refused.kind, Kind::WouldLoseWork);
+        assert!(refused.message().starts_with(&format!("{first} ")), "{refused}");
+        for other in others {
+            assert!(refused.message().contains(other.as_str()), "{refused}");
+        }
+        assert_eq!(refused.next_command(), format!("sess work {next} {first}"));
+        assert!(dir.join(".git/hooks/commit-msg").exists());
+        own.release(first, None).expect("it is this clone's still");
+    }
+    own.uninstall().expect("uninstalled");
 }
 
 #[test]
