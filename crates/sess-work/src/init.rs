@@ -181,8 +181,10 @@ impl Work {
         }
         // An empty section would be left of it.
         self.repo.git.run(["config", "--local", "--remove-section", "intersession"])?;
+        let mut clones = Vec::new();
         // A branch cannot go before its worktree.
         for slug in self.workspaces_here()? {
+            clones.extend(self.workspace(&slug).filter(|path| self.is_clone(path)));
             stays.push(self.workspace_stays(&slug)?);
         }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", BRANCH_REFS])?;
@@ -224,7 +226,7 @@ impl Work {
                 self.repo.base
             ));
         }
-        self.repo.forget_marks()?;
+        self.repo.forget_marks(&clones)?;
         let own = self.repo.own_dir()?;
         fs::remove_dir_all(&own).map_err(|error| {
             Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")

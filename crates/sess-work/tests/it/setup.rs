@@ -491,6 +491,103 @@ fn a_worker_who_lost_the_session_neither_commits_nor_pushes() {
 }
 
 #[test]
+fn a_checkout_that_one_session_after_another_is_worked_on_in_knows_whose_fence_it_has() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let in_main = |slug: &Slug| {
+        own.claim(slug, &bare()).expect("claimed");
+        lab.git(&dir, &["fetch", "--quiet"]);
+        lab.git(&dir, &["switch", "--quiet", &slug.branch()]);
+    };
+    let (first, second) = (planned(&own, "First"), planned(&own, "Second"));
+    in_main(&first);
+    let claimed = own.claim(&first, &ClaimOptions::default()).expect("it goes on");
+    assert_eq!(claimed.workspace.as_deref(), Some(&*dir));
+    own.complete(&first, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    for _ in 0..2 {
+        own.claim(&second, &bare()).expect("claimed");
+        own.release(&second, None).expect("given back");
+    }
+    in_main(&second);
+    let push = ["origin".to_owned(), "url".to_owned(), format!("refs/heads/session/{second}")];
+    own.hook("pre-commit", &[]).expect("the fence that is there is the first one's");
+    own.hook("pre-push", &push).expect("the fence that is there is the first one's");
+
+    // One of its own, of a time before, is not that of now either.
+    own.claim(&second, &ClaimOptions::default()).expect("it goes on");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    own.release(&second, None).expect("given back");
+    in_main(&second);
+    own.hook("pre-commit", &[]).expect("it is the owner's again");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    own.release(&second, None).expect("given back");
+    let workspace = own.claim(&second, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    assert_ne!(workspace, dir);
+    lab.git(&dir, &["worktree", "remove", &workspace.to_string_lossy()]);
+    lab.git(&dir, &["switch", "--quiet", &second.branch()]);
+    own.hook("pre-commit", &[]).expect("it is the owner's still");
+
+    // And of one that counts, whoever has lost it is told.
+    own.claim(&second, &ClaimOptions::default()).expect("it goes on");
+    let bob = work(&lab.clone_named("bob"));
+    bob.takeover(&second, true, Some("needed"), &bare()).expect("taken");
+    own.see().expect("seen");
+    assert_eq!(own.hook("pre-commit", &[]).expect_err("it is Bob's").kind, Kind::Claimed);
+}
+
+#[test]
+fn a_fence_that_an_older_version_wrote_counts_where_it_can_only_be_one_sessions() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let (own, bob) = (work(&dir), work(&lab.clone_named("bob")));
+    let (slug, workspace) = claimed(&lab, &own, "Made for it");
+    let mark = dir.join(format!(".git/worktrees/{slug}/intersession-fence"));
+    assert_eq!(fs::read_to_string(&mark).expect("a mark"), format!("1 {slug}\n"));
+    fs::write(&mark, "1\n").expect("written");
+    let here = work(&workspace);
+    here.hook("pre-commit", &[]).expect("it is Ann's");
+    bob.takeover(&slug, true, Some("needed"), &bare()).expect("taken");
+    own.see().expect("seen");
+    assert_eq!(here.hook("pre-commit", &[]).expect_err("it is Bob's").kind, Kind::Claimed);
+    // In the main checkout it could be anybody's.
+    let other = planned(&own, "Other");
+    for _ in 0..2 {
+        own.claim(&other, &bare()).expect("claimed");
+        own.release(&other, None).expect("given back");
+    }
+    own.claim(&other, &bare()).expect("claimed");
+    fs::write(dir.join(".git/intersession-fence"), "1\n").expect("written");
+    lab.git(&dir, &["switch", "--quiet", &other.branch()]);
+    own.hook("pre-commit", &[]).expect("it is Ann's");
+}
+
+#[test]
+fn no_mark_of_a_session_is_left_by_uninstalling() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let here = planned(&own, "Here");
+    own.claim(&here, &bare()).expect("claimed");
+    lab.git(&dir, &["switch", "--quiet", &here.branch()]);
+    own.claim(&here, &ClaimOptions::default()).expect("it goes on");
+    assert!(dir.join(".git/intersession-fence").is_file());
+    own.complete(&here, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    let apart = planned(&own, "Apart");
+    let options = ClaimOptions { workspace: sess_work::Workspace::Clone, ..ClaimOptions::default() };
+    let clone = own.claim(&apart, &options).expect("claimed").workspace.expect("a workspace");
+    fs::write(clone.join("notes.txt"), "only here\n").expect("written");
+    own.release(&apart, None).expect("given back");
+    own.uninstall().expect("uninstalled");
+    assert!(clone.join("notes.txt").is_file());
+    for place in [&dir, &clone] {
+        assert!(!place.join(".git/intersession-fence").exists(), "{}", place.display());
+    }
+}
+
+#[test]
 fn a_clone_of_its_own_has_the_hooks_too() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
