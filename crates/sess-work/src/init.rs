@@ -187,6 +187,9 @@ impl Work {
             clones.extend(self.workspace(&slug).filter(|path| self.is_clone(path)));
             stays.push(self.workspace_stays(&slug)?);
         }
+        for name in self.repo.unset_gone_branches()? {
+            done.push(format!("git config branch.{name}.* is unset"));
+        }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", BRANCH_REFS])?;
         for name in told.lines() {
             stays.push(self.branch_stays(name, &seen)?);

@@ -491,7 +491,7 @@ impl Work {
         }
         let name = slug.branch_ref();
         if let Some(tip) = tip {
-            self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+            self.repo.remove_branch(slug, &tip)?;
         }
         let shared = self.repo.look()?.branches.get(slug).cloned();
         if let Some(shared) = shared.filter(|_| self.repo.remote.is_some()) {

@@ -588,6 +588,43 @@ fn no_mark_of_a_session_is_left_by_uninstalling() {
 }
 
 #[test]
+fn what_git_is_set_to_for_a_sessions_branch_goes_with_the_branch() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let before = fs::read(dir.join(".git/config")).expect("read");
+    let own = work(&dir);
+    let settings = |name: &str| {
+        let told = lab.git(&dir, &["config", "--local", "--list", "--name-only"]);
+        told.lines().filter(|line| line.starts_with(&format!("branch.{name}."))).count()
+    };
+    // One that stays where it was adopted, and one that has a workspace of its own.
+    lab.git(&dir, &["switch", "--quiet", "-c", "mine", "--track", "origin/main"]);
+    lab.git(&dir, &["commit", "--quiet", "--allow-empty", "-m", "begun"]);
+    let adopted = own.adopt(None, None).expect("adopted").record.claim.slug;
+    own.complete(&adopted, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    assert_eq!(settings(&adopted.branch()), 2);
+    own.gc(false).expect("cleaned up");
+    assert_eq!(settings(&adopted.branch()), 0);
+    let (slug, workspace) = claimed(&lab, &own, "Pushed");
+    lab.git(&workspace, &["push", "--quiet", "--set-upstream", "origin", &slug.branch()]);
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(settings(&slug.branch()), 0);
+    own.uninstall().expect("uninstalled");
+    assert_eq!(fs::read(dir.join(".git/config")).expect("read"), before);
+
+    // What an older version left, and nothing of a branch that is there or that is nobody's session.
+    let (slug, _) = claimed(&lab, &own, "Stays");
+    own.release(&slug, None).expect("given back");
+    let names = [slug.branch(), "session/2025-10-14-gone".to_owned(), "session/my own".to_owned()];
+    for name in &names {
+        lab.git(&dir, &["config", &format!("branch.{name}.remote"), "origin"]);
+    }
+    own.uninstall().expect("uninstalled");
+    assert_eq!(names.map(|name| settings(&name)), [1, 0, 1]);
+}
+
+#[test]
 fn a_clone_of_its_own_has_the_hooks_too() {
     let lab = Lab::new();
     let own = work(&lab.clone_named("ann"));
