@@ -42,6 +42,17 @@ impl UnderWay {
     }
 }
 
+/// Returns the ref of the branch that git took away from a checkout and goes back to in the end, by the directory that it
+/// keeps for that checkout.
+pub(crate) fn branch_under_way(git_dir: &Path) -> Option<String> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(git_dir.join(name)).ok()?;
+        Some(text.trim_end().to_owned())
+    };
+    let rebased = ["rebase-merge/head-name", "rebase-apply/head-name"].into_iter().find_map(read);
+    rebased.or_else(|| read("BISECT_START").map(|branch| format!("refs/heads/{branch}")))
+}
+
 impl Work {
     /// Returns what is under way in a checkout. What is left of it to do is only in what git keeps of that checkout.
     pub(crate) fn under_way(&self, checkout: &Path) -> Result<Option<UnderWay>> {

@@ -12,7 +12,9 @@ use crate::{
     checkout::{OPEN_MODE, is_inside, is_plain, status_command, tidy_sessions},
     git::words_of,
     guard::{self, TRUST_COMMAND},
+    projecting::Worktree,
     repo::MADE_FROM_FILE,
+    under_way::branch_under_way,
     writing::write_whole,
 };
 
@@ -34,13 +36,23 @@ pub enum Workspace {
 }
 
 impl Work {
-    /// Returns where a session's workspace is: wherever its branch is checked out, else where it would be made.
+    /// Returns where a session's workspace is: wherever its branch is checked out, or is again when git is done with what
+    /// it is in the middle of; else where it would be made.
     pub fn workspace_path(&self, slug: &Slug) -> PathBuf {
         let usual = self.usual_path(slug);
         if usual.join(".git").exists() {
             return usual;
         }
-        let adopted = self.checkout_of(&slug.branch_ref()).ok().flatten();
+        let name = slug.branch_ref();
+        let worktrees = self.worktrees().unwrap_or_default();
+        // Which one git took it away from only counts where it is in none.
+        let is_out = |worktree: &&Worktree| worktree.branch.as_ref() == Some(&name);
+        let is_lent = |worktree: &&Worktree| {
+            let dir = linked_dir(&worktree.path).unwrap_or_else(|| worktree.path.join(".git"));
+            worktree.branch.is_none() && branch_under_way(&dir).as_ref() == Some(&name)
+        };
+        let adopted = worktrees.iter().find(is_out).or_else(|| worktrees.iter().find(is_lent));
+        let adopted = adopted.map(|worktree| worktree.path.clone());
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 

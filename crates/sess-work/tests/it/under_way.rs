@@ -153,6 +153,34 @@ fn a_workspace_that_was_left_with_something_under_way_is_not_taken_elsewhere() {
 }
 
 #[test]
+fn work_that_was_adopted_where_it_is_is_found_while_git_has_taken_its_branch_away() {
+    for (begin, told, next) in [
+        (["rebase", "--merge", "beside"], "a rebase", "rebase --continue"),
+        (["rebase", "--apply", "beside"], "a rebase", "rebase --continue"),
+        (["bisect", "start", "HEAD"], "a bisection", "bisect reset"),
+    ] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        let place = lab.path().join("mine");
+        lab.git(&dir, &["worktree", "add", "--quiet", "-b", "mine", &place.to_string_lossy()]);
+        let ann = work(&dir);
+        let slug = ann.adopt(Some(&place), None).expect("adopted").record.claim.slug;
+        two_beside(&lab, &place, &slug);
+        if begin[0] == "bisect" {
+            lab.git(&place, &begin);
+            lab.git(&place, &["bisect", "good", "HEAD~2"]);
+        } else {
+            stops(&place, &begin);
+        }
+        for ended in [ann.complete(&slug, None).map(drop), ann.release(&slug, None).map(drop)] {
+            let error = ended.expect_err("it would be cut short");
+            assert_eq!(error.message(), format!("the workspace of {slug} is in the middle of {told}"));
+            assert_eq!(error.next_command(), format!("git -C {} {next}", place.display()));
+        }
+    }
+}
+
+#[test]
 fn patches_that_are_being_applied_are_not_adopted_as_a_rebase() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
