@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     ClaimOptions, Claimed, Draft, Error, Git, Kind, Move, Moved, Oid, PLAN_FILE, Record, Result, Seen, Slug,
-    State, Work, drafting, git::pause, projecting::message, templates, tree::Edit,
+    State, Work, drafting, git::pause, projecting::message, templates, tree::Edit, under_way::UnderWay,
 };
 
 /// How long it is tried for, while others commit on the base, too.
@@ -179,15 +179,8 @@ impl Work {
 
     fn begun_in(&self, dir: &Path) -> Result<Begun> {
         let git = self.repo.git.at(dir);
-        let paths = [
-            "--show-toplevel",
-            "--git-common-dir",
-            "--git-path",
-            "rebase-merge",
-            "--git-path",
-            "rebase-apply",
-        ];
-        let told = git.run(["rev-parse", "--path-format=absolute"].into_iter().chain(paths))?.text();
+        let told =
+            git.run(["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"])?.text();
         let mut lines = told.lines().map(Path::new);
         let (top, common) = (lines.next(), lines.next());
         let real = |path: Option<&Path>| path.and_then(|path| fs::canonicalize(path).ok());
@@ -195,9 +188,10 @@ impl Work {
             return Err(Error::wrong_state(format!("{} is no worktree of this repository", dir.display()))
                 .next("git worktree list"));
         };
-        if lines.any(Path::exists) {
-            return Err(Error::would_lose(format!("{} is in the middle of a rebase", top.display()))
-                .next(format!("git -C {} rebase --continue", crate::quoted(top.display()))));
+        // A rebase goes back to the branch by its name.
+        if let Some(what @ (UnderWay::Rebase | UnderWay::Patches)) = self.under_way(top)? {
+            return Err(Error::would_lose(format!("{} is in the middle of {}", top.display(), what.told()))
+                .next(what.next(top)));
         }
         let git = self.repo.git.at(top);
         let head = git.run(["symbolic-ref", "--quiet", "HEAD"])?;

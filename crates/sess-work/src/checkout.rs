@@ -34,10 +34,8 @@ impl Work {
     pub(crate) fn unfinished(&self, slug: &Slug) -> Result<Option<String>> {
         let Some(path) = self.workspace(slug) else { return Ok(None) };
         let git = self.repo.git.at(&path);
-        for name in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
-            if git.run(["rev-parse", "--verify", "--quiet", name])?.is_ok() {
-                return Ok(Some(format!("is in the middle of a merge ({name})")));
-            }
+        if let Some(what) = self.under_way(&path)? {
+            return Ok(Some(format!("is in the middle of {}", what.told())));
         }
         if self.is_elsewhere(slug, &path)? {
             return Ok(Some(format!("has something else checked out than {}", slug.branch())));
@@ -70,6 +68,7 @@ impl Work {
             None => Ok(()),
             Some(what) => {
                 let path = self.workspace_path(slug);
+                self.check_not_under_way(slug, &path)?;
                 self.check_checked_out(slug, &path)?;
                 Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(status_command(&path)))
             }
@@ -87,16 +86,13 @@ impl Work {
         if !self.is_elsewhere(slug, workspace)? {
             return Ok(());
         }
-        let place = crate::quoted(workspace.display());
-        let is_rebased = self.repo.git_dir_of(workspace)?.join("rebase-merge").exists();
-        let (what, next) = match is_rebased {
-            true => ("is in the middle of a rebase".to_owned(), format!("git -C {place} rebase --continue")),
-            false => (
-                format!("has something else checked out than {}", slug.branch()),
-                format!("git -C {place} switch {}", slug.branch()),
-            ),
-        };
-        Err(Error::would_lose(format!("the workspace of {slug} {what}")).next(next))
+        // Until that is done git switches to nothing else.
+        self.check_not_under_way(slug, workspace)?;
+        let (branch, place) = (slug.branch(), crate::quoted(workspace.display()));
+        Err(Error::would_lose(format!(
+            "the workspace of {slug} has something else checked out than {branch}"
+        ))
+        .next(format!("git -C {place} switch {branch}")))
     }
 
     /// Brings files of a workspace to where the branch is, when a verb that committed them was killed before that.
@@ -151,8 +147,8 @@ impl Work {
     /// Returns the files of a workspace that git neither tracks nor ignores, and that were not copied into it.
     pub(crate) fn untracked(&self, workspace: &Path) -> Result<Vec<String>> {
         let told = self.repo.git.at(workspace).text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let names = told.split('\0').filter(|name| !name.is_empty() && !self.is_copy(workspace, name));
-        Ok(names.map(str::to_owned).collect())
+        let names: BTreeSet<&str> = told.split_terminator('\0').collect();
+        Ok(self.own(workspace, names)?.into_iter().map(str::to_owned).collect())
     }
 
     /// Returns the files of a workspace that are changed or new and not committed, as far as they match one of the
@@ -165,8 +161,10 @@ impl Work {
         let asked = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"];
         let told = self.repo.git.at(workspace).text(asked.into_iter().chain(pathspecs))?;
         let files = told.split('\0').filter_map(|line| Some((line.starts_with("??"), line.get(3..)?)));
-        let own = files.filter(|(is_new, name)| !is_new || !self.is_copy(workspace, name));
-        Ok(own.map(|(_, name)| name.to_owned()).collect())
+        let new = files.clone().filter(|(is_new, _)| *is_new).map(|(_, name)| name);
+        let own = self.own(workspace, new.collect())?;
+        let files = files.filter(|(is_new, name)| !is_new || own.contains(name));
+        Ok(files.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Says what a workspace has that is nowhere else, if there is something.
@@ -183,8 +181,8 @@ impl Work {
             told += &git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
         }
         // What is named there and not ignored is told twice.
-        let untracked: BTreeSet<&str> = told.split('\0').filter(|name| !name.is_empty()).collect();
-        let only_here: Vec<&str> = untracked.into_iter().filter(|name| !self.is_copy(path, name)).collect();
+        let untracked: BTreeSet<&str> = told.split_terminator('\0').collect();
+        let only_here: Vec<&str> = self.own(path, untracked)?.into_iter().collect();
         if !only_here.is_empty() {
             return Ok(Some(format!("git does not know {}", first_of(&only_here, NAMED_MAX))));
         }
@@ -240,13 +238,27 @@ impl Work {
         Ok(missing.map(|(_, (_, name))| (*name).to_owned()))
     }
 
-    /// Whether a file of a workspace is an unchanged copy of the one in the main checkout.
-    pub(crate) fn is_copy(&self, workspace: &Path, name: &str) -> bool {
-        if workspace == self.repo.git.dir() {
-            return false;
+    /// Returns which of these files, which git does not track in a workspace, are its own: no unchanged copies of what
+    /// the main checkout names as what a workspace needs. One that only happens to be like a file there is nobody's
+    /// copy, and one that a link leads to would be its own.
+    pub(crate) fn own<'a>(
+        &self,
+        workspace: &Path,
+        mut untracked: BTreeSet<&'a str>,
+    ) -> Result<BTreeSet<&'a str>> {
+        let main = self.repo.git.dir();
+        if untracked.is_empty() || workspace == main {
+            return Ok(untracked);
         }
-        let read = |dir: &Path| fs::read(dir.join(name)).ok();
-        read(workspace).is_some_and(|copy| read(self.repo.git.dir()).is_some_and(|original| original == copy))
+        let read = |dir: &Path, name: &str| is_plain(dir, name).then(|| fs::read(dir.join(name)).ok())?;
+        for name in self.included()? {
+            if untracked.contains(&*name)
+                && read(workspace, &name).is_some_and(|copy| read(main, &name) == Some(copy))
+            {
+                untracked.remove(&*name);
+            }
+        }
+        Ok(untracked)
     }
 }
 
@@ -371,6 +383,11 @@ pub(crate) fn is_inside(dir: &Path, name: &str) -> bool {
         // What is not there yet is made as a directory.
         fs::symlink_metadata(&path).map_or(true, |found| found.is_dir())
     })
+}
+
+/// Whether a file of a directory is in it, and neither a link nor anything else that is no plain file.
+pub(crate) fn is_plain(dir: &Path, name: &str) -> bool {
+    fs::symlink_metadata(dir.join(name)).is_ok_and(|found| found.is_file()) && is_inside(dir, name)
 }
 
 /// Writes a file of a workspace whole or not at all, also when it was marked as frozen.

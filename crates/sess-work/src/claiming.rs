@@ -309,9 +309,7 @@ impl Work {
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
             self.catch_up_with_base(slug, &record, start)?;
         }
-        if let Some(path) = &workspace {
-            self.keep_fence(path, &record)?;
-        }
+        self.keep_fence(workspace.as_deref(), &record)?;
         if !is_resumed {
             notices.extend(self.odd_template(start, &record.claim)?);
             notices.extend(self.missing_hooks(start)?);

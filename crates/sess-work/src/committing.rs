@@ -29,10 +29,8 @@ impl Work {
             .next(status_command(&path)));
         }
         let told = git.text(["ls-files", "-z", "--others", "--exclude-standard"])?;
-        let new: String = told
-            .split_inclusive('\0')
-            .filter(|name| !self.is_copy(&path, name.trim_end_matches('\0')))
-            .collect();
+        let new = self.own(&path, told.split_terminator('\0').collect())?;
+        let new: String = new.into_iter().map(|name| format!("{name}\0")).collect();
         run(&git, &["add", "--update", "--", ":/"], None, &[])?;
         if !new.is_empty() {
             // Names are names: one with a star in it means itself.

@@ -195,7 +195,7 @@ impl Work {
         if let Some(tip) = self.repo.commit(&name)? {
             self.keep_for_rescue(slug, &tip)?;
             match self.workspace(slug) {
-                None => drop(self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?),
+                None => self.repo.remove_branch(slug, &tip)?,
                 // Without a remote this branch is the one that a claim goes on with.
                 Some(path) if self.repo.remote.is_none() => self.switch(slug, &path, &seen.view.base)?,
                 Some(_) => {}

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sess_core::Timestamp;
 
 use crate::{
-    Amendment, Brief, Claim, Criterion, Error, Note, Oid, PLAN_FILE, Result, Seen, Slug, State, Work,
+    Amendment, Brief, Claim, Criterion, Error, Note, Oid, PLAN_FILE, Phase, Result, Seen, Slug, State, Work,
     WorkKind, brief::criteria, listing::trouble, projecting::ENV_FILE,
 };
 
@@ -335,7 +335,9 @@ impl Work {
 fn this_attempt(chain: &[Claim]) -> &[Claim] {
     let Some(last) = chain.first() else { return chain };
     let end = chain.iter().position(|claim| claim.attempt != last.attempt).unwrap_or(chain.len());
-    &chain[..end]
+    // Planning it anew is no part of it: until somebody claims it, nothing is begun.
+    let begun = chain[..end].iter().rposition(|claim| claim.phase != Phase::Released);
+    &chain[..begun.map_or(0, |first| first + 1)]
 }
 
 fn amendments(attempt: &[Claim]) -> Vec<Amendment> {
@@ -355,7 +357,7 @@ fn minutes_held(attempt: &[Claim], now: Timestamp) -> u64 {
     for records in attempt.chunk_by(|one, other| one.fence == other.fence) {
         let handed_over = records.iter().find(|claim| claim.waits());
         let Some(claim) = handed_over.or(records.first()) else { continue };
-        let is_going_on = claim.phase == crate::Phase::Active && Some(claim) == attempt.first();
+        let is_going_on = claim.phase == Phase::Active && Some(claim) == attempt.first();
         let until = if is_going_on { now } else { claim.renewed_at };
         held_ms += until.as_millis().saturating_sub(claim.claimed_at.as_millis()).max(0);
     }

@@ -1,10 +1,10 @@
 //! Cleaning up: what has ended and is safe elsewhere goes, everything else is shown with its size.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::Serialize;
 
-use crate::{Move, Moved, Oid, Phase, Result, Seen, Slug, Standing, State, Work, slug::BRANCH_REFS};
+use crate::{Move, Moved, Oid, Phase, Repo, Result, Seen, Slug, Standing, State, Work, slug::BRANCH_REFS};
 
 /// How deep directories are walked.
 const DEPTH_MAX: usize = 64;
@@ -156,7 +156,7 @@ impl Work {
                 count += 1;
                 if !dry_run {
                     self.keep_for_rescue(&slug, &tip)?;
-                    self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+                    self.repo.remove_branch(&slug, &tip)?;
                 }
             }
             let shared = seen.view.branches.get(&slug).filter(|_| self.repo.remote.is_some());
@@ -180,6 +180,36 @@ impl Work {
             }
         }
         Ok(count)
+    }
+}
+
+impl Repo {
+    /// Removes a session's branch that is where it was seen, with what git is set to for it, as `git branch -D` does.
+    pub(crate) fn remove_branch(&self, slug: &Slug, tip: &Oid) -> Result<()> {
+        self.git.text(["update-ref", "-d", &slug.branch_ref(), tip.as_str()])?;
+        self.unset_branch(slug).map(drop)
+    }
+
+    /// Forgets what git is set to for a session's branch; returns whether that was anything.
+    fn unset_branch(&self, slug: &Slug) -> Result<bool> {
+        let section = format!("branch.{}", slug.branch());
+        Ok(self.git.run(["config", "--local", "--remove-section", &section])?.is_ok())
+    }
+
+    /// Forgets what git is set to for sessions' branches that are gone; returns their names.
+    pub(crate) fn unset_gone_branches(&self) -> Result<Vec<String>> {
+        let asked = ["config", "--local", "--null", "--name-only", "--get-regexp", r"^branch\.session/"];
+        let told = self.git.run(asked)?.text();
+        let sections = told.split_terminator('\0').filter_map(|name| name.rsplit_once('.'));
+        let names = sections.filter_map(|(section, _)| section.strip_prefix("branch.session/"));
+        let slugs: BTreeSet<Slug> = names.filter_map(|name| name.parse().ok()).collect();
+        let mut gone = Vec::new();
+        for slug in slugs {
+            if self.commit(&slug.branch_ref())?.is_none() && self.unset_branch(&slug)? {
+                gone.push(slug.branch());
+            }
+        }
+        Ok(gone)
     }
 }
 

@@ -33,7 +33,7 @@ const MARK: &str = "# Installed by `sess work init`; `sess work uninstall` takes
 /// Where git looks for hooks, and how that was named before `init` made it one for all checkouts.
 const HOOKS_PATH: &str = "core.hooksPath";
 const HOOKS_SETTING: &str = "intersession.hooksPath";
-/// The fence that a workspace was made with, in the directory that git keeps for it.
+/// The fence that a workspace was made with, and of which session, in the directory that git keeps for it.
 const FENCE_FILE: &str = "intersession-fence";
 /// In the clone's own directory, when somebody was told that there are no hooks, or wants none.
 pub(crate) const HOOKS_TOLD_FILE: &str = "hooks-told";
@@ -195,21 +195,45 @@ impl Work {
     pub(crate) fn fence_of(&self, slug: &Slug) -> Result<Option<u64>> {
         let is_in_main = self.repo.top == self.repo.git.dir();
         let place = if !is_in_main && self.repo.slug_here()?.as_ref() == Some(slug) {
-            Some(self.repo.here.dir().to_owned())
+            Some(self.repo.top.clone())
         } else {
             self.workspace(slug)
         };
         let Some(place) = place else { return Ok(None) };
-        let text = fs::read_to_string(self.repo.git_dir_of(&place)?.join(FENCE_FILE));
-        Ok(text.ok().and_then(|text| text.trim().parse().ok()))
+        let text = fs::read_to_string(self.repo.git_dir_of(&place)?.join(FENCE_FILE)).unwrap_or_default();
+        Ok(match text.trim().split_once(' ') {
+            Some((fence, whose)) if whose == slug.as_str() => fence.parse().ok(),
+            Some(_) => None,
+            // Older versions did not say whose it is.
+            None if self.is_made_for(slug, &place) => text.trim().parse().ok(),
+            None => None,
+        })
     }
 
-    /// Writes down which fence a workspace belongs to.
-    pub(crate) fn keep_fence(&self, workspace: &Path, record: &Record) -> Result<()> {
+    /// Writes down which fence a session has now, with the workspace that it has, if any. What other checkouts of this
+    /// clone say of it is of a time before.
+    pub(crate) fn keep_fence(&self, workspace: Option<&Path>, Record { claim, .. }: &Record) -> Result<()> {
+        for path in self.repo.git_dirs().into_iter().map(|dir| dir.join(FENCE_FILE)) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if text.trim().split_once(' ').is_some_and(|(_, whose)| whose == claim.slug.as_str()) {
+                remove(&path)?;
+            }
+        }
+        let Some(workspace) = workspace else { return Ok(()) };
         let path = self.repo.git_dir_of(workspace)?.join(FENCE_FILE);
-        fs::write(&path, format!("{}\n", record.claim.fence)).map_err(|error| {
+        fs::write(&path, format!("{} {}\n", claim.fence, claim.slug)).map_err(|error| {
             Error::failed(format!("cannot write {}: {error}", path.display())).next("sess work doctor")
         })
+    }
+}
+
+/// Removes a mark.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::failed(format!("cannot remove {}: {error}", path.display())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -374,15 +398,17 @@ impl Repo {
         self.unfix_hooks_dir(done)
     }
 
-    /// Removes what was written down about workspaces.
-    pub(crate) fn forget_marks(&self) -> Result<()> {
-        let Ok(entries) = fs::read_dir(self.common.join("worktrees")) else { return Ok(()) };
-        let dirs = entries.flatten().map(|entry| entry.path());
+    /// Returns the directories that git keeps for the checkouts of this clone.
+    fn git_dirs(&self) -> Vec<PathBuf> {
+        let linked = fs::read_dir(self.common.join("worktrees")).into_iter().flatten().flatten();
+        std::iter::once(self.common.clone()).chain(linked.map(|entry| entry.path())).collect()
+    }
+
+    /// Removes what was written down about workspaces, also about these that are clones of their own.
+    pub(crate) fn forget_marks(&self, clones: &[PathBuf]) -> Result<()> {
+        let dirs = self.git_dirs().into_iter().chain(clones.iter().map(|clone| clone.join(".git")));
         for path in dirs.flat_map(|dir| [FENCE_FILE, MADE_FOR_FILE].map(|name| dir.join(name))) {
-            if path.exists() {
-                fs::remove_file(&path)
-                    .map_err(|error| Error::failed(format!("cannot remove {}: {error}", path.display())))?;
-            }
+            remove(&path)?;
         }
         Ok(())
     }

@@ -3,9 +3,11 @@
 use std::fs;
 
 use serde::Serialize;
+use sess_core::mention::first_of;
 
 use crate::{
-    Error, Kind, Move, Moved, Oid, Repo, Result, Seen, Slug, State, Work,
+    Claim, Error, Kind, Move, Moved, Oid, Repo, Result, Seen, Slug, State, Work,
+    checkout::NAMED_MAX,
     projecting::{LOCK_FILE, Step},
     repo::{BASE_SETTING, CLAIMS, CLAIMS_AS_BRANCHES, CLAIMS_SETTING, REMOTE_SETTING, random_hex},
     slug::BRANCH_REFS,
@@ -172,20 +174,7 @@ impl Work {
     /// What others share stays: the tree on the base branch, claims, and the commits that rescue refs keep.
     pub fn uninstall(&self) -> Result<InitReport> {
         let seen = self.see_or_recall()?;
-        for slug in seen.slugs() {
-            let standing = seen.standing(&slug);
-            let held = standing.holder().filter(|claim| claim.owner.clone == self.owner.clone);
-            let (Some(claim), Some(path)) = (held, self.workspace(&slug)) else { continue };
-            let path = path.display();
-            return Err(match claim.waits() {
-                true => Error::would_lose(format!(
-                    "{slug} waits to be merged, with a workspace in {path}: releasing it would take that back, and when it is merged `sess work gc` removes the workspace"
-                ))
-                .next(format!("sess work status {slug}")),
-                false => Error::would_lose(format!("{slug} is held here, with a workspace in {path}"))
-                    .next(format!("sess work release {slug}")),
-            });
-        }
+        self.check_holds_nothing(&seen)?;
         let (mut done, mut stays) = (Vec::new(), Vec::new());
         self.repo.remove_hooks(&mut done)?;
         for name in [BASE_SETTING, REMOTE_SETTING, CLAIMS_SETTING] {
@@ -195,9 +184,14 @@ impl Work {
         }
         // An empty section would be left of it.
         self.repo.git.run(["config", "--local", "--remove-section", "intersession"])?;
+        let mut clones = Vec::new();
         // A branch cannot go before its worktree.
         for slug in self.workspaces_here()? {
+            clones.extend(self.workspace(&slug).filter(|path| self.is_clone(path)));
             stays.push(self.workspace_stays(&slug)?);
+        }
+        for name in self.repo.unset_gone_branches()? {
+            done.push(format!("git config branch.{name}.* is unset"));
         }
         let told = self.repo.git.text(["for-each-ref", "--format=%(refname:lstrip=2)", BRANCH_REFS])?;
         for name in told.lines() {
@@ -238,13 +232,45 @@ impl Work {
                 self.repo.base
             ));
         }
-        self.repo.forget_marks()?;
+        self.repo.forget_marks(&clones)?;
         let own = self.repo.own_dir()?;
         fs::remove_dir_all(&own).map_err(|error| {
             Error::failed(format!("cannot remove {}: {error}", own.display())).next("sess work uninstall")
         })?;
         done.push(format!("{} is removed", own.display()));
         Ok(InitReport { changed: done, notices: stays })
+    }
+
+    /// Fails while sessions are this clone's: without what tells it from others they would be nobody's.
+    fn check_holds_nothing(&self, seen: &Seen) -> Result<()> {
+        let mut held: Vec<Claim> = Vec::new();
+        for slug in seen.slugs() {
+            let standing = seen.standing(&slug);
+            held.extend(standing.holder().filter(|claim| claim.owner.clone == self.owner.clone).cloned());
+        }
+        let Some((claim, others)) = held.split_first() else { return Ok(()) };
+        let slug = &claim.slug;
+        let (place, then) = match self.workspace(slug) {
+            Some(path) => {
+                (format!("with a workspace in {}", path.display()), "`sess work gc` removes the workspace")
+            }
+            None => ("without a workspace".to_owned(), "anybody's next verb completes it"),
+        };
+        let (told, verb) = match claim.waits() {
+            true => (
+                format!(
+                    "{slug} waits to be merged, {place}: releasing it would take that back, and when it is merged {then}"
+                ),
+                "status",
+            ),
+            false => (format!("{slug} is held here, {place}"), "release"),
+        };
+        let others: Vec<&str> = others.iter().map(|claim| claim.slug.as_str()).collect();
+        let more = match others.is_empty() {
+            true => String::new(),
+            false => format!("; held here, too: {}", first_of(&others, NAMED_MAX)),
+        };
+        Err(Error::would_lose(told + &more).next(format!("sess work {verb} {slug}")))
     }
 
     /// Says that a workspace stays, what is lost with it, and what removes it.

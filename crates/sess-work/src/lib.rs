@@ -46,6 +46,7 @@ mod policy;
 mod projecting;
 mod reviewing;
 mod status;
+mod under_way;
 mod work;
 mod workspace;
 mod writing;

@@ -12,10 +12,12 @@ use sess_core::mention::first_of;
 
 use crate::{
     Error, Git, Move, Oid, Phase, Repo, Result, Slug, Work,
-    checkout::{NAMED_MAX, OPEN_MODE, is_inside, stash_command, status_command, tidy_sessions},
+    checkout::{NAMED_MAX, OPEN_MODE, is_inside, is_plain, stash_command, status_command, tidy_sessions},
     git::words_of,
     guard::{self, TRUST_COMMAND},
+    projecting::Worktree,
     repo::MADE_FROM_FILE,
+    under_way::branch_under_way,
     writing::write_whole,
 };
 
@@ -37,13 +39,23 @@ pub enum Workspace {
 }
 
 impl Work {
-    /// Returns where a session's workspace is: wherever its branch is checked out, else where it would be made.
+    /// Returns where a session's workspace is: wherever its branch is checked out, or is again when git is done with what
+    /// it is in the middle of; else where it would be made.
     pub fn workspace_path(&self, slug: &Slug) -> PathBuf {
         let usual = self.usual_path(slug);
         if usual.join(".git").exists() {
             return usual;
         }
-        let adopted = self.checkout_of(&slug.branch_ref()).ok().flatten();
+        let name = slug.branch_ref();
+        let worktrees = self.worktrees().unwrap_or_default();
+        // Which one git took it away from only counts where it is in none.
+        let is_out = |worktree: &&Worktree| worktree.branch.as_ref() == Some(&name);
+        let is_lent = |worktree: &&Worktree| {
+            let dir = linked_dir(&worktree.path).unwrap_or_else(|| worktree.path.join(".git"));
+            worktree.branch.is_none() && branch_under_way(&dir).as_ref() == Some(&name)
+        };
+        let adopted = worktrees.iter().find(is_out).or_else(|| worktrees.iter().find(is_lent));
+        let adopted = adopted.map(|worktree| worktree.path.clone());
         adopted.filter(|path| path.join(".git").exists()).unwrap_or(usual)
     }
 
@@ -128,6 +140,8 @@ impl Work {
 
     /// Fails when a workspace has what is in the way of another branch.
     pub(crate) fn check_switch(&self, slug: &Slug, path: &Path, target: &Oid) -> Result<()> {
+        // What is stashed is not all of that.
+        self.check_not_under_way(slug, path)?;
         let place = crate::quoted(path.display());
         if let Some(what) = self.unfinished(slug)? {
             return Err(Error::would_lose(format!(
@@ -444,26 +458,24 @@ impl Work {
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))
     }
 
+    /// Returns what git does not track in the main checkout, and what is named there as what a workspace needs.
+    pub(crate) fn included(&self) -> Result<Vec<String>> {
+        if !self.repo.git.dir().join(INCLUDE_FILE).is_file() {
+            return Ok(Vec::new());
+        }
+        let named = format!("--exclude-from={INCLUDE_FILE}");
+        let told = self.repo.git.text(["ls-files", "-z", "--others", "--ignored", &named])?;
+        let inside = format!("{DIR}/");
+        let names = told.split_terminator('\0').filter(|name| !name.starts_with(&inside));
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// Copies what git does not track and the repository says that a workspace needs.
     fn include(&self, workspace: &Path) -> Result<()> {
-        let top = self.repo.git.dir();
-        if !top.join(INCLUDE_FILE).is_file() {
-            return Ok(());
-        }
-        let listed = self.repo.git.text([
-            "ls-files",
-            "-z",
-            "--others",
-            "--ignored",
-            &format!("--exclude-from={INCLUDE_FILE}"),
-        ])?;
-        for name in
-            listed.split('\0').filter(|name| !name.is_empty() && !name.starts_with(&format!("{DIR}/")))
-        {
-            let (from, to) = (top.join(name), workspace.join(name));
+        for name in self.included()? {
+            let (from, to) = (self.repo.git.dir().join(&name), workspace.join(&name));
             // A link could lead anywhere, and what the branch brought is newer.
-            let is_plain = fs::symlink_metadata(&from).is_ok_and(|found| found.is_file());
-            if !is_plain || to.exists() || !is_inside(workspace, name) {
+            if !is_plain(self.repo.git.dir(), &name) || to.exists() || !is_inside(workspace, &name) {
                 continue;
             }
             to.parent()
@@ -528,7 +540,7 @@ impl Work {
         }
         let name = slug.branch_ref();
         if let Some(tip) = tip {
-            self.repo.git.text(["update-ref", "-d", &name, tip.as_str()])?;
+            self.repo.remove_branch(slug, &tip)?;
         }
         let shared = self.repo.look()?.branches.get(slug).cloned();
         if let Some(shared) = shared.filter(|_| self.repo.remote.is_some()) {

@@ -92,6 +92,48 @@ fn a_new_attempt_does_not_begin_with_the_branch_of_the_one_before() {
 }
 
 #[test]
+fn what_an_attempt_before_landed_is_not_done_in_this_one() {
+    for is_alone in [false, true] {
+        let lab = Lab::new();
+        let dir = lab.clone_named("ann");
+        if is_alone {
+            lab.git(&dir, &["remote", "remove", "origin"]);
+        }
+        let ann = work(&dir);
+        let slug = planned(&ann, "Again");
+        let claimed = || {
+            let claimed = ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+            claimed.workspace.expect("a workspace")
+        };
+        let changed = || ann.drift(&slug).expect("compared").files.changed;
+        commit(&lab, &claimed(), "first.txt", b"1\n", &format!("[{slug}] feat: first"));
+        ann.land(&slug).expect("landed");
+        assert_eq!(changed(), ["first.txt"]);
+        ann.abandon(&slug, "not like this").expect("abandoned");
+        ann.retry(&slug).expect("planned anew");
+        assert_eq!(changed(), [""; 0], "nobody has begun it");
+        // What it is compared with is the plan that whoever takes it now begins with.
+        let (before, text) = ann.editable(&slug).expect("a plan");
+        ann.edit(&slug, before.as_ref(), &format!("{text}- [ ] It is fast\n")).expect("edited");
+        let workspace = claimed();
+        let drift = ann.drift(&slug).expect("compared");
+        assert_eq!(drift.files.changed, [""; 0]);
+        assert!(drift.criteria.iter().all(|criterion| criterion.change.is_none()), "{:?}", drift.criteria);
+        assert!(!ann.has_work(&slug).expect("looked"), "nobody did anything");
+        commit(&lab, &workspace, "second.txt", b"2\n", &format!("[{slug}] feat: second"));
+        ann.land(&slug).expect("landed");
+        // Giving it back ends no attempt.
+        ann.release(&slug, None).expect("given back");
+        let workspace = claimed();
+        commit(&lab, &workspace, "third.txt", b"3\n", &format!("[{slug}] feat: third"));
+        assert_eq!(changed(), ["second.txt", "third.txt"]);
+        assert!(ann.has_work(&slug).expect("looked"));
+        ann.complete(&slug, None).expect("completed");
+        assert_eq!(changed(), ["second.txt", "third.txt"]);
+    }
+}
+
+#[test]
 fn without_a_remote_everything_is_here_and_the_checkout_follows() {
     let lab = Lab::new();
     let dir = lab.clone_named("alone");

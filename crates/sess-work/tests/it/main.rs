@@ -3,6 +3,7 @@
 mod bad_input;
 mod claims;
 mod committing;
+mod copies;
 mod crash;
 mod health;
 mod hostile;
@@ -18,4 +19,5 @@ mod races;
 mod reality;
 mod requests;
 mod setup;
+mod under_way;
 mod unseen;

@@ -9,7 +9,7 @@ use std::{
 
 use sess_work::{ClaimOptions, InitOptions, Kind, Slug, State, Work};
 
-use crate::lab::{Lab, planned, work};
+use crate::lab::{Lab, bare, planned, work, work_with};
 
 const ALL: InitOptions = InitOptions { hooks: true, scripts: true };
 
@@ -321,6 +321,39 @@ fn uninstalling_is_refused_while_a_session_is_held_with_a_workspace() {
 }
 
 #[test]
+fn uninstalling_is_refused_while_a_session_is_held_without_a_workspace() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    own.init(&ALL).expect("set up");
+    let never = planned(&own, "Never had one");
+    own.claim(&never, &bare()).expect("claimed");
+    let (removed, workspace) = claimed(&lab, &own, "Removed");
+    lab.git(&dir, &["worktree", "remove", &workspace.to_string_lossy()]);
+    let handed_over = planned(&own, "Waits");
+    let settings = sess_work::Settings { land: sess_work::Land::Pr, ..sess_work::Settings::default() };
+    let by_request = work_with(&dir, settings);
+    by_request.claim(&handed_over, &bare()).expect("claimed");
+    by_request.complete(&handed_over, None).expect("handed over");
+    for (first, others, next) in [
+        (&never, vec![&removed, &handed_over], "release"),
+        (&removed, vec![&handed_over], "release"),
+        (&handed_over, vec![], "status"),
+    ] {
+        let refused = own.uninstall().expect_err("it would be nobody's");
+        assert_eq!(refused.kind, Kind::WouldLoseWork);
+        assert!(refused.message().starts_with(&format!("{first} ")), "{refused}");
+        for other in others {
+            assert!(refused.message().contains(other.as_str()), "{refused}");
+        }
+        assert_eq!(refused.next_command(), format!("sess work {next} {first}"));
+        assert!(dir.join(".git/hooks/commit-msg").exists());
+        own.release(first, None).expect("it is this clone's still");
+    }
+    own.uninstall().expect("uninstalled");
+}
+
+#[test]
 fn what_stays_after_uninstalling_is_removed_in_its_order_and_named_with_what_is_lost() {
     let lab = Lab::new();
     let dir = lab.clone_named("ann");
@@ -495,6 +528,140 @@ fn a_worker_who_lost_the_session_neither_commits_nor_pushes() {
     let theirs = work(&bob.workspace(&slug).expect("a workspace"));
     theirs.hook("pre-commit", &[]).expect("it is Bob's");
     theirs.hook("pre-push", &push).expect("it is Bob's");
+}
+
+#[test]
+fn a_checkout_that_one_session_after_another_is_worked_on_in_knows_whose_fence_it_has() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let in_main = |slug: &Slug| {
+        own.claim(slug, &bare()).expect("claimed");
+        lab.git(&dir, &["fetch", "--quiet"]);
+        lab.git(&dir, &["switch", "--quiet", &slug.branch()]);
+    };
+    let (first, second) = (planned(&own, "First"), planned(&own, "Second"));
+    in_main(&first);
+    let claimed = own.claim(&first, &ClaimOptions::default()).expect("it goes on");
+    assert_eq!(claimed.workspace.as_deref(), Some(&*dir));
+    own.complete(&first, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    for _ in 0..2 {
+        own.claim(&second, &bare()).expect("claimed");
+        own.release(&second, None).expect("given back");
+    }
+    in_main(&second);
+    let push = ["origin".to_owned(), "url".to_owned(), format!("refs/heads/session/{second}")];
+    own.hook("pre-commit", &[]).expect("the fence that is there is the first one's");
+    own.hook("pre-push", &push).expect("the fence that is there is the first one's");
+
+    // One of its own, of a time before, is not that of now either.
+    own.claim(&second, &ClaimOptions::default()).expect("it goes on");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    own.release(&second, None).expect("given back");
+    in_main(&second);
+    own.hook("pre-commit", &[]).expect("it is the owner's again");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    own.release(&second, None).expect("given back");
+    let workspace = own.claim(&second, &ClaimOptions::default()).expect("claimed").workspace.expect("one");
+    assert_ne!(workspace, dir);
+    lab.git(&dir, &["worktree", "remove", &workspace.to_string_lossy()]);
+    lab.git(&dir, &["switch", "--quiet", &second.branch()]);
+    own.hook("pre-commit", &[]).expect("it is the owner's still");
+
+    // And of one that counts, whoever has lost it is told.
+    own.claim(&second, &ClaimOptions::default()).expect("it goes on");
+    let bob = work(&lab.clone_named("bob"));
+    bob.takeover(&second, true, Some("needed"), &bare()).expect("taken");
+    own.see().expect("seen");
+    assert_eq!(own.hook("pre-commit", &[]).expect_err("it is Bob's").kind, Kind::Claimed);
+}
+
+#[test]
+fn a_fence_that_an_older_version_wrote_counts_where_it_can_only_be_one_sessions() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let (own, bob) = (work(&dir), work(&lab.clone_named("bob")));
+    let (slug, workspace) = claimed(&lab, &own, "Made for it");
+    let mark = dir.join(format!(".git/worktrees/{slug}/intersession-fence"));
+    assert_eq!(fs::read_to_string(&mark).expect("a mark"), format!("1 {slug}\n"));
+    fs::write(&mark, "1\n").expect("written");
+    let here = work(&workspace);
+    here.hook("pre-commit", &[]).expect("it is Ann's");
+    bob.takeover(&slug, true, Some("needed"), &bare()).expect("taken");
+    own.see().expect("seen");
+    assert_eq!(here.hook("pre-commit", &[]).expect_err("it is Bob's").kind, Kind::Claimed);
+    // In the main checkout it could be anybody's.
+    let other = planned(&own, "Other");
+    for _ in 0..2 {
+        own.claim(&other, &bare()).expect("claimed");
+        own.release(&other, None).expect("given back");
+    }
+    own.claim(&other, &bare()).expect("claimed");
+    fs::write(dir.join(".git/intersession-fence"), "1\n").expect("written");
+    lab.git(&dir, &["switch", "--quiet", &other.branch()]);
+    own.hook("pre-commit", &[]).expect("it is Ann's");
+}
+
+#[test]
+fn no_mark_of_a_session_is_left_by_uninstalling() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let own = work(&dir);
+    let here = planned(&own, "Here");
+    own.claim(&here, &bare()).expect("claimed");
+    lab.git(&dir, &["switch", "--quiet", &here.branch()]);
+    own.claim(&here, &ClaimOptions::default()).expect("it goes on");
+    assert!(dir.join(".git/intersession-fence").is_file());
+    own.complete(&here, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    let apart = planned(&own, "Apart");
+    let options = ClaimOptions { workspace: sess_work::Workspace::Clone, ..ClaimOptions::default() };
+    let clone = own.claim(&apart, &options).expect("claimed").workspace.expect("a workspace");
+    fs::write(clone.join("notes.txt"), "only here\n").expect("written");
+    own.release(&apart, None).expect("given back");
+    own.uninstall().expect("uninstalled");
+    assert!(clone.join("notes.txt").is_file());
+    for place in [&dir, &clone] {
+        assert!(!place.join(".git/intersession-fence").exists(), "{}", place.display());
+    }
+}
+
+#[test]
+fn what_git_is_set_to_for_a_sessions_branch_goes_with_the_branch() {
+    let lab = Lab::new();
+    let dir = lab.clone_named("ann");
+    let before = fs::read(dir.join(".git/config")).expect("read");
+    let own = work(&dir);
+    let settings = |name: &str| {
+        let told = lab.git(&dir, &["config", "--local", "--list", "--name-only"]);
+        told.lines().filter(|line| line.starts_with(&format!("branch.{name}."))).count()
+    };
+    // One that stays where it was adopted, and one that has a workspace of its own.
+    lab.git(&dir, &["switch", "--quiet", "-c", "mine", "--track", "origin/main"]);
+    lab.git(&dir, &["commit", "--quiet", "--allow-empty", "-m", "begun"]);
+    let adopted = own.adopt(None, None).expect("adopted").record.claim.slug;
+    own.complete(&adopted, None).expect("completed");
+    lab.git(&dir, &["switch", "--quiet", "main"]);
+    assert_eq!(settings(&adopted.branch()), 2);
+    own.gc(false).expect("cleaned up");
+    assert_eq!(settings(&adopted.branch()), 0);
+    let (slug, workspace) = claimed(&lab, &own, "Pushed");
+    lab.git(&workspace, &["push", "--quiet", "--set-upstream", "origin", &slug.branch()]);
+    own.complete(&slug, None).expect("completed");
+    assert_eq!(settings(&slug.branch()), 0);
+    own.uninstall().expect("uninstalled");
+    assert_eq!(fs::read(dir.join(".git/config")).expect("read"), before);
+
+    // What an older version left, and nothing of a branch that is there or that is nobody's session.
+    let (slug, _) = claimed(&lab, &own, "Stays");
+    own.release(&slug, None).expect("given back");
+    let names = [slug.branch(), "session/2025-10-14-gone".to_owned(), "session/my own".to_owned()];
+    for name in &names {
+        lab.git(&dir, &["config", &format!("branch.{name}.remote"), "origin"]);
+    }
+    own.uninstall().expect("uninstalled");
+    assert_eq!(names.map(|name| settings(&name)), [1, 0, 1]);
 }
 
 #[test]
