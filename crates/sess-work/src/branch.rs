@@ -227,10 +227,9 @@ impl Work {
             return Ok(());
         }
         let dir = State::Active.dir_of(slug);
-        let shared = self.repo.git.run(["merge-base", "--end-of-options", tip.as_str(), base.as_str()])?;
-        let had = match shared.is_ok() {
-            true => self.repo.files_of(shared.text().trim(), &dir)?,
-            false => BTreeMap::new(),
+        let had = match self.repo.merge_base(&tip, base)? {
+            Some(shared) => self.repo.files_of(shared.as_str(), &dir)?,
+            None => BTreeMap::new(),
         };
         let known = self.repo.files_of(tip.as_str(), &dir)?;
         let mut shown = self.repo.files_of(base.as_str(), &dir)?;

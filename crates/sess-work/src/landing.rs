@@ -323,14 +323,10 @@ impl Work {
         if self.repo.is_ancestor(&last, &seen.view.base)? {
             return Ok(None);
         }
-        let common = |one: &Oid, other: &Oid| -> Result<Option<Oid>> {
-            let told = self.repo.git.run(["merge-base", one.as_str(), other.as_str()])?;
-            Ok(told.text().trim().parse().ok())
-        };
         // A branch that was brought to the new base has only what both bases have, or nothing of the old one.
-        let is_brought = match common(&last, tip)? {
+        let is_brought = match self.repo.merge_base(&last, tip)? {
             Some(common) => self.repo.is_ancestor(&common, &seen.view.base)?,
-            None => !self.repo.is_shallow && common(tip, &seen.view.base)?.is_some(),
+            None => !self.repo.is_shallow && self.repo.merge_base(tip, &seen.view.base)?.is_some(),
         };
         Ok((!is_brought).then_some(after))
     }

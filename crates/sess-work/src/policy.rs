@@ -80,8 +80,7 @@ impl Work {
 
     /// Returns the last commit that a branch and the base share.
     fn begun_at(&self, seen: &Seen, tip: &Oid) -> Result<Option<Oid>> {
-        let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
-        Ok(merged.text().lines().next().and_then(|oid| oid.parse().ok()))
+        self.repo.merge_base(&seen.view.base, tip)
     }
 
     /// Returns the command that puts the knowledge base back to how the session found it.

@@ -74,8 +74,7 @@ impl Work {
         self.check_finished(slug)?;
         let text = message(slug, "Take in what was changed in the pull request", &self.by(), Some(record));
         // The directory of sessions is that of the base which they have.
-        let around = self.repo.git.run(["merge-base", seen.view.base.as_str(), shared.as_str()])?;
-        let around = around.text().trim().parse().unwrap_or_else(|_| made_of.clone());
+        let around = self.repo.merge_base(&seen.view.base, &shared)?.unwrap_or_else(|| made_of.clone());
         let tree = self.with_own(slug, &shared, &around, &made_of)?;
         let theirs = self.repo.commit_tree(&tree, &[&made_of, &shared], &text)?;
         if made_of == *tip {

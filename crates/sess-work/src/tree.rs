@@ -183,6 +183,12 @@ impl Repo {
         self.git.feed_oid(&args, message.as_bytes())
     }
 
+    /// Returns the last commit that two share; `None` when they share none, or this clone does not have them.
+    pub(crate) fn merge_base(&self, one: &Oid, other: &Oid) -> Result<Option<Oid>> {
+        let told = self.git.run(["merge-base", one.as_str(), other.as_str()])?;
+        Ok(told.text().lines().next().and_then(|oid| oid.parse().ok()))
+    }
+
     /// As [`Self::is_ancestor`], of any of several.
     pub(crate) fn is_before_any(&self, older: &Oid, newer: &[Oid]) -> Result<bool> {
         for newer in newer {
