@@ -47,7 +47,7 @@ struct Ready {
     /// The base and the work together.
     tree: Oid,
     /// The session's own files, as its branch has them.
-    own: Vec<(String, File)>,
+    own: BTreeMap<String, File>,
 }
 
 /// A commit of a session's branch that tells what it has of the base.
@@ -195,20 +195,12 @@ impl Work {
             Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
                 .next(format!("sess work claim {slug}"))
         })?;
-        let dir = State::Active.dir_of(slug);
-        let own: Vec<(String, File)> = self
-            .repo
-            .files_of(tip.as_str(), &dir)?
-            .into_iter()
-            .filter_map(|(path, file)| {
-                Some((path.strip_prefix(&dir)?.trim_start_matches('/').to_owned(), file))
-            })
-            .collect();
+        let own = self.repo.own_files(slug, &tip)?;
         // What the base does not have any more would be taken for the session's own.
         self.check_not_rewritten(&record, &tip, &seen)?;
         let refused = self.refused(slug, &record.claim, &tip, &seen, None)?;
         if !refused.is_empty() {
-            let plan = own.iter().find(|(name, _)| name == PLAN_FILE).map(|(_, file)| &file.oid);
+            let plan = own.get(PLAN_FILE).map(|file| &file.oid);
             return Err(Error::policy(refused.join("; and ")).next(match plan {
                 Some(plan) if *plan == record.claim.plan => self.restore_command(slug, &seen, &tip)?,
                 Some(_) => format!("sess work amend {slug} --reason …"),
@@ -365,14 +357,9 @@ impl Work {
 
     /// Puts the session's own files, as its branch has them, where they belong now.
     fn composed(&self, ready: &Ready, slug: &Slug, to: State, extra: Vec<Edit>) -> Result<Oid> {
-        let mut edits = Vec::new();
-        if let Some(entry) = ready.seen.tree.entries.get(slug) {
-            let dir = entry.state.dir_of(slug);
-            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
-        }
-        let dir = to.dir_of(slug);
-        let own = ready.own.iter().filter(|(name, _)| to == State::Active || name != ENV_FILE);
-        edits.extend(own.map(|(name, file)| Edit::Put(format!("{dir}/{name}"), file.clone())));
+        let own = ready.own.iter().filter(|(name, _)| to == State::Active || *name != ENV_FILE);
+        let own = own.map(|(name, file)| (name.clone(), file.clone()));
+        let mut edits = ready.seen.tree.replaced(slug, to, own);
         edits.extend(extra);
         self.repo.edited(&ready.tree, &edits)
     }

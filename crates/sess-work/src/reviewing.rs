@@ -7,7 +7,7 @@ use sess_core::mention::first_of;
 
 use crate::{
     Error, Kind, Oid, Record, Result, Seen, Slug, State, Verb, Work, landing::PATHS_SHOWN_MAX,
-    merging::Merge, projecting::message, tree::Edit,
+    merging::Merge, projecting::message,
 };
 
 /// What others made of a commit that waits to be merged.
@@ -108,14 +108,7 @@ impl Work {
     /// another one has them.
     fn with_own(&self, slug: &Slug, tree: &Oid, around: &Oid, own: &Oid) -> Result<Oid> {
         let tree = self.repo.with_sessions(tree, self.repo.sessions_of(around)?.as_ref())?;
-        let entry = self.repo.tree(around)?.entries.remove(slug);
-        let mut edits: Vec<Edit> = Vec::new();
-        if let Some(entry) = entry {
-            let dir = entry.state.dir_of(slug);
-            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
-        }
-        let own = self.repo.files_of(own.as_str(), &State::Active.dir_of(slug))?;
-        edits.extend(own.into_iter().map(|(path, file)| Edit::Put(path, file)));
-        self.repo.edited(&tree, &edits)
+        let own = self.repo.own_files(slug, own)?;
+        self.repo.edited(&tree, &self.repo.tree(around)?.replaced(slug, State::Active, own))
     }
 }
