@@ -297,7 +297,7 @@ impl Work {
                 start.short()
             ));
         }
-        self.ensure_branch(slug, start, shared, &record.claim, &mut notices)?;
+        self.ensure_branch(slug, start, shared, &record, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
@@ -333,7 +333,6 @@ impl Work {
         if !force {
             self.check_left_alone(slug, &seen, record)?;
         }
-        self.check_leftover(slug, &seen, &record.claim)?;
         let mut claim = record.claim.clone();
         let now = self.now();
         claim.owner = self.owner.clone();
@@ -348,6 +347,7 @@ impl Work {
         let back = self.taken_back(slug, &seen);
         (claim.phase, claim.landed) = (Phase::Active, None);
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
+        self.check_leftover(slug, &seen, &claim)?;
         let before = record.oid.clone();
         let oid = self.repo.write_claim(&claim, &[&before])?;
         let record = Record { oid, claim };

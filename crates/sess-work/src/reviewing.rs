@@ -51,7 +51,7 @@ impl Work {
         let record = self.record_for(Verb::End, slug, &seen)?;
         let Some(tip) = self.tip(slug)? else { return Ok(()) };
         match self.reviewed(slug, &seen, &record, &tip)? {
-            Some(reviewed) => self.take_in(slug, &seen, &record, &tip, reviewed),
+            Some(reviewed) => self.take_in(slug, &seen, &record, &tip, &reviewed),
             None => Ok(()),
         }
     }
@@ -60,7 +60,7 @@ impl Work {
     pub(crate) fn go_on_from_offered(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<()> {
         let (Some(tip), Some(landed)) = (self.tip(slug)?, &record.claim.landed) else { return Ok(()) };
         let offered = Reviewed { tip: landed.commit.clone(), made_of: landed.tip.clone() };
-        self.take_in(slug, seen, record, &tip, offered)
+        self.take_in(slug, seen, record, &tip, &offered)
     }
 
     fn take_in(
@@ -69,21 +69,18 @@ impl Work {
         seen: &Seen,
         record: &Record,
         tip: &Oid,
-        Reviewed { tip: shared, made_of }: Reviewed,
+        reviewed: &Reviewed,
     ) -> Result<()> {
         self.check_finished(slug)?;
-        let text = message(slug, "Take in what was changed in the pull request", &self.by(), Some(record));
-        // The directory of sessions is that of the base which they have.
-        let around = self.repo.merge_base(&seen.view.base, &shared)?.unwrap_or_else(|| made_of.clone());
-        let tree = self.with_own(slug, &shared, &around, &made_of)?;
-        let theirs = self.repo.commit_tree(&tree, &[&made_of, &shared], &text)?;
-        if made_of == *tip {
+        let theirs = self.brought_back(reviewed, record, &seen.view.base)?;
+        if reviewed.made_of == *tip {
             return self.forward_branch(slug, tip, &theirs);
         }
         let paths = match self.repo.merged_apart(tip, &theirs)? {
             Merge::Clean(tree) => {
+                let around = self.around(reviewed, &seen.view.base)?;
                 let tree = self.with_own(slug, &tree, &around, tip)?;
-                let merge = self.repo.commit_tree(&tree, &[tip, &theirs], &text)?;
+                let merge = self.repo.commit_tree(&tree, &[tip, &theirs], &self.taking_in(record))?;
                 return self.forward_branch(slug, tip, &merge);
             }
             Merge::Conflicts(paths) => paths,
@@ -102,6 +99,43 @@ impl Work {
             format!("{slug} and what others changed in its pull request do not go together: {shown}"),
         )
         .next(format!("git -C {place} merge {how}{}", theirs.short())))
+    }
+
+    /// Returns where somebody goes on with a session that others see as `shared`. A pull request's branch with the
+    /// commits of others shows the session as completed: whoever works on it has it active, with all that was written
+    /// down.
+    pub(crate) fn worked_on_from(&self, shared: &Oid, record: &Record, base: &Oid) -> Result<Oid> {
+        let claim = &record.claim;
+        if self.has_begun(&claim.slug, shared)? {
+            return Ok(shared.clone());
+        }
+        // What waited once is known also when it was taken back. An attempt before is not gone on with.
+        let same =
+            self.records_up_to(&record.oid)?.into_iter().filter(|known| known.attempt == claim.attempt);
+        for landed in same.filter_map(|known| known.landed) {
+            if self.repo.is_ancestor(&landed.commit, shared)? && self.has_begun(&claim.slug, &landed.tip)? {
+                let reviewed = Reviewed { tip: shared.clone(), made_of: landed.tip };
+                return self.brought_back(&reviewed, record, base);
+            }
+        }
+        Ok(shared.clone())
+    }
+
+    /// Commits what others made of a pull request on the branch that this was made of.
+    fn brought_back(&self, reviewed: &Reviewed, record: &Record, base: &Oid) -> Result<Oid> {
+        let Reviewed { tip, made_of } = reviewed;
+        let tree = self.with_own(&record.claim.slug, tip, &self.around(reviewed, base)?, made_of)?;
+        self.repo.commit_tree(&tree, &[made_of, tip], &self.taking_in(record))
+    }
+
+    /// Returns the commit of the base that others have: the directory of sessions is as it is there.
+    fn around(&self, Reviewed { tip, made_of }: &Reviewed, base: &Oid) -> Result<Oid> {
+        Ok(self.repo.merge_base(base, tip)?.unwrap_or_else(|| made_of.clone()))
+    }
+
+    fn taking_in(&self, record: &Record) -> String {
+        let what = "Take in what was changed in the pull request";
+        message(&record.claim.slug, what, &self.by(), Some(record))
     }
 
     /// Returns a tree with the directory of sessions that one commit has, but for the session's own files, which are as

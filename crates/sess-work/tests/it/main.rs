@@ -17,5 +17,6 @@ mod plans;
 mod races;
 mod reality;
 mod requests;
+mod reviews;
 mod setup;
 mod unseen;

@@ -1,0 +1,126 @@
+//! Pull requests that a reviewer has committed to, and whoever goes on with the work after that.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use sess_work::{ClaimOptions, Note, Slug, State, Work};
+
+use crate::{
+    lab::{Lab, planned},
+    requests::{branch_at_hub, by_request, check_offered, merge, refuses, review, worked_on},
+};
+
+/// Hands over a session with all that is written down in one, and has a reviewer change its file.
+fn reviewed(lab: &Lab, own: &Work, title: &str) -> (Slug, PathBuf) {
+    let slug = planned(own, title);
+    let place = worked_on(lab, own, &slug);
+    own.note(&slug, Note::Log, "wrote it").expect("logged");
+    own.note(&slug, Note::Plan, "test it, too").expect("planned");
+    own.note(&slug, Note::Learning, "reviews help").expect("learned");
+    own.complete(&slug, None).expect("handed over");
+    review(lab, &slug, "a.rs", "fn b() {}\n");
+    (slug, place)
+}
+
+/// Checks that a workspace has what the reviewer changed, and what was written down before.
+#[track_caller]
+fn check_goes_on(place: &Path, slug: &Slug) {
+    let read = |path: &str| fs::read_to_string(place.join(path)).unwrap_or_else(|_| format!("no {path}"));
+    assert_eq!(read("a.rs"), "fn b() {}\n");
+    let own = State::Active.dir_of(slug);
+    for (file, words) in [("worklog.md", "wrote it"), ("active-plan.md", "test it, too")] {
+        let text = read(&format!("{own}/{file}"));
+        assert!(text.contains(words), "{file}: {text}");
+    }
+}
+
+/// Checks that what waits to be merged has what was written down.
+#[track_caller]
+fn check_written_down(lab: &Lab, slug: &Slug) {
+    for (file, words) in [("worklog.md", "wrote it"), ("active-plan.md", "test it, too")] {
+        let at = format!("{}:{}/{file}", slug.branch(), State::Completed.dir_of(slug));
+        let text = lab.git(&lab.hub(), &["show", &at]);
+        assert!(text.contains(words), "{file}: {text}");
+    }
+}
+
+#[test]
+fn whoever_takes_over_what_was_reviewed_has_all_that_was_written_down() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let (slug, _) = reviewed(&lab, &ann, "Taken over");
+    let taken = bob.takeover(&slug, true, Some("Ann left"), &ClaimOptions::default()).expect("taken");
+    let place = taken.workspace.expect("a workspace");
+    check_goes_on(&place, &slug);
+    let done = bob.complete(&slug, None).expect("handed over");
+    assert!(!done.notices.iter().any(|notice| notice.contains("do not land")), "{:?}", done.notices);
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn b() {}")]);
+    check_written_down(&lab, &slug);
+}
+
+#[test]
+fn resuming_what_was_reviewed_leaves_the_workspace_as_it_was() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let resume = |slug: &Slug, place: &Path| {
+        let before = lab.git(place, &["rev-parse", "HEAD"]);
+        let resumed = ann.claim(slug, &ClaimOptions::default()).expect("resumed");
+        assert!(resumed.is_resumed && resumed.notices.is_empty(), "{:?}", resumed.notices);
+        assert_eq!(lab.git(place, &["rev-parse", "HEAD"]), before);
+    };
+    let (slug, place) = reviewed(&lab, &ann, "Completed again");
+    resume(&slug, &place);
+    ann.complete(&slug, None).expect("handed over again");
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn b() {}")]);
+    check_written_down(&lab, &slug);
+
+    let (slug, place) = reviewed(&lab, &ann, "Given back");
+    resume(&slug, &place);
+    ann.release(&slug, None).expect("given back");
+    let claimed = bob.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    check_goes_on(&claimed.workspace.expect("a workspace"), &slug);
+
+    let (slug, place) = reviewed(&lab, &ann, "Merged as it was");
+    resume(&slug, &place);
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    planned(&bob, "Something else");
+    ann.gc(false).expect("cleaned up");
+    assert!(!place.exists(), "everything has landed");
+}
+
+#[test]
+fn a_branch_that_is_gone_here_comes_back_with_what_was_written_down() {
+    let lab = Lab::new();
+    let ann = by_request(&lab, "ann");
+    let (slug, place) = reviewed(&lab, &ann, "Gone");
+    let here = lab.path().join("ann");
+    lab.git(&here, &["worktree", "remove", &place.to_string_lossy()]);
+    lab.git(&here, &["branch", "--quiet", "-D", &slug.branch()]);
+    let place = ann.claim(&slug, &ClaimOptions::default()).expect("resumed").workspace.expect("a place");
+    check_goes_on(&place, &slug);
+    ann.complete(&slug, None).expect("handed over again");
+    check_offered(&lab, &place, &slug, &[("a.rs", "fn b() {}")]);
+    check_written_down(&lab, &slug);
+}
+
+#[test]
+fn what_a_reviewer_pushes_after_the_release_is_no_reason_to_lose_the_log() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let (slug, _) = reviewed(&lab, &ann, "Pushed late");
+    let theirs = branch_at_hub(&lab, &slug);
+    // The base does not show what was written down.
+    refuses(&lab, "refs/heads/main", "main is protected");
+    ann.release(&slug, None).expect("given back");
+    // The reviewer still had the pull request open, and forced it.
+    lab.git(&lab.hub(), &["update-ref", &format!("refs/heads/{}", slug.branch()), &theirs]);
+    // Its owner of before goes on with the same as anybody else.
+    for own in [&bob, &ann] {
+        let place = own.claim(&slug, &ClaimOptions::default()).expect("claimed").workspace.expect("a place");
+        check_goes_on(&place, &slug);
+        own.release(&slug, None).expect("given back");
+        lab.git(&lab.hub(), &["update-ref", &format!("refs/heads/{}", slug.branch()), &theirs]);
+    }
+}
