@@ -8,7 +8,7 @@ use std::{
 use sess_work::{ClaimOptions, Note, Slug, State, Work};
 
 use crate::{
-    lab::{Lab, planned},
+    lab::{Lab, planned, work},
     requests::{branch_at_hub, by_request, check_offered, merge, refuses, review, worked_on},
 };
 
@@ -123,4 +123,20 @@ fn what_a_reviewer_pushes_after_the_release_is_no_reason_to_lose_the_log() {
         own.release(&slug, None).expect("given back");
         lab.git(&lab.hub(), &["update-ref", &format!("refs/heads/{}", slug.branch()), &theirs]);
     }
+}
+
+#[test]
+fn a_branch_with_a_reviewers_commit_has_landed_when_it_is_merged() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let (slug, place) = reviewed(&lab, &ann, "Merged");
+    merge(&lab, &branch_at_hub(&lab, &slug));
+    planned(&bob, "Something else");
+    let told = bob.doctor(false).expect("checked").findings.concat();
+    assert!(!told.contains("did not land") && told.contains("run `sess work gc`"), "{told}");
+    let gc = ann.gc(false).expect("cleaned up");
+    assert!(!place.exists() && gc.kept.is_empty(), "{gc:?}");
+    assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session"]), "");
+    let told = bob.doctor(false).expect("checked").findings;
+    assert!(told.is_empty(), "{told:?}");
 }
