@@ -495,12 +495,11 @@ impl Work {
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
         if let Some(reason) = &reason
             && self.tip(slug)?.is_some()
+        // Whoever goes on with it has both what others changed in the pull request and what is new here, which would stay
+        // in this clone alone. First of all, because what does not go together is merged by hand, and this run again.
+        self.take_in_reviewed(slug)?;
         {
             self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
-        }
-        // Whoever goes on with it has what others changed in the pull request, unless that has to be merged by hand.
-        if let Err(error) = self.take_in_reviewed(slug) {
-            tracing::debug!(%error, "what others changed stays apart");
         }
         let branch = self.branch_move(slug, &seen)?;
         let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();

@@ -85,20 +85,25 @@ impl Work {
             }
             Merge::Conflicts(paths) => paths,
         };
+        let error = Error::new(
+            Kind::Conflict,
+            format!(
+                "{slug} and what others changed in its pull request do not go together: {}",
+                first_of(&paths, PATHS_SHOWN_MAX)
+            ),
+        );
+        let Some(path) = self.workspace(slug) else {
+            return Err(error.next(format!("sess work claim {slug}")));
+        };
         // Nothing else leads to it until somebody has merged it.
         self.keep_for_rescue(slug, &theirs)?;
-        let path = self.workspace_path(slug);
         if self.is_clone(&path) {
             let here = self.repo.common.to_string_lossy();
             self.repo.git.at(&path).text(["fetch", "--quiet", "--no-tags", &here, theirs.as_str()])?;
         }
-        let (shown, place) = (first_of(&paths, PATHS_SHOWN_MAX), crate::quoted(path.display()));
         let how = self.repo.how_to_merge(tip, &theirs, &paths)?;
-        Err(Error::new(
-            Kind::Conflict,
-            format!("{slug} and what others changed in its pull request do not go together: {shown}"),
-        )
-        .next(format!("git -C {place} merge {how}{}", theirs.short())))
+        let place = crate::quoted(path.display());
+        Err(error.next(format!("git -C {place} merge {how}{}", theirs.short())))
     }
 
     /// Returns where somebody goes on with a session that others see as `shared`. A pull request's branch with the

@@ -3,13 +3,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use sess_work::{ClaimOptions, Note, Slug, State, Work};
+use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
 
 use crate::{
-    lab::{Lab, planned, work},
-    requests::{branch_at_hub, by_request, check_offered, merge, refuses, review, worked_on},
+    lab::{Lab, now, planned, work},
+    requests::{branch_at_hub, by_request, check_offered, commit, merge, refuses, review, worked_on},
 };
 
 /// Hands over a session with all that is written down in one, and has a reviewer change its file.
@@ -123,6 +124,53 @@ fn what_a_reviewer_pushes_after_the_release_is_no_reason_to_lose_the_log() {
         own.release(&slug, None).expect("given back");
         lab.git(&lab.hub(), &["update-ref", &format!("refs/heads/{}", slug.branch()), &theirs]);
     }
+}
+
+#[test]
+fn taking_back_what_does_not_go_together_with_a_review_is_refused_once_and_loses_nothing() {
+    for is_given_up in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+        let (slug, place) = reviewed(&lab, &ann, "Both");
+        review(&lab, &slug, "b.rs", "fn theirs() {}\n");
+        commit(&lab, &place, &slug, "b.rs");
+        let own = lab.git(&place, &["rev-parse", "HEAD"]);
+        let end = || match is_given_up {
+            true => ann.abandon(&slug, "it was turned down"),
+            false => ann.release(&slug, Some("it was turned down")),
+        };
+        let error = end().expect_err("both wrote it");
+        assert_eq!((error.kind, error.kind.exit_code()), (Kind::Conflict, 7), "{error}");
+        assert!(error.message().ends_with("do not go together: b.rs"), "{error}");
+        assert_eq!(lab.git(&place, &["rev-parse", "HEAD"]), own, "nothing was written down yet");
+        let ended = Command::new("sh").args(["-c", error.next_command()]).output().expect("run");
+        assert!(!ended.status.success());
+        assert_eq!(lab.git(&place, &["diff", "--name-only", "--diff-filter=U"]), "b.rs");
+        fs::write(place.join("b.rs"), "fn both() {}\n").expect("written");
+        lab.git(&place, &["add", "b.rs"]);
+        lab.git(&place, &["commit", "--quiet", "--no-edit"]);
+        end().expect("it goes now");
+        let at = branch_at_hub(&lab, &slug);
+        assert_eq!(lab.git(&lab.hub(), &["show", &format!("{at}:b.rs")]), "fn both() {}");
+        lab.git(&lab.hub(), &["merge-base", "--is-ancestor", &own, &at]);
+        let log = bob.noted(&slug, Note::Log, &bob.see().expect("seen")).expect("read").expect("a log");
+        assert_eq!(log.matches("turned down").count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn without_a_workspace_a_conflict_with_a_review_leads_to_one() {
+    let lab = Lab::new();
+    let ann = by_request(&lab, "ann");
+    let (slug, place) = reviewed(&lab, &ann, "No workspace");
+    review(&lab, &slug, "b.rs", "fn theirs() {}\n");
+    commit(&lab, &place, &slug, "b.rs");
+    lab.git(&lab.path().join("ann"), &["worktree", "remove", &place.to_string_lossy()]);
+    let error = ann.release(&slug, None).expect_err("both wrote it");
+    assert_eq!((error.kind, error.next_command()), (Kind::Conflict, &*format!("sess work claim {slug}")));
+    ann.claim(&slug, &ClaimOptions::default()).expect("resumed");
+    let error = ann.release(&slug, None).expect_err("both wrote it");
+    assert!(error.next_command().starts_with(&format!("git -C {}", place.display())), "{error}");
 }
 
 #[test]
