@@ -345,6 +345,7 @@ impl Work {
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
         let back = self.taken_back(slug, &seen);
+        let not_taken = self.not_taken(slug, &seen, record)?;
         (claim.phase, claim.landed) = (Phase::Active, None);
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
         self.check_leftover(slug, &seen, &claim)?;
@@ -359,7 +360,10 @@ impl Work {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
                 match self.settled(seen, record, options, false)? {
-                    Some(claimed) => self.handed_over(claimed),
+                    Some(mut claimed) => {
+                        claimed.notices.extend(not_taken);
+                        self.handed_over(claimed)
+                    }
                     None => Err(self.overtaken(slug)?),
                 }
             }
@@ -491,18 +495,19 @@ impl Work {
         let mut ended = record.clone();
         ended.claim.phase = phase;
         self.check_projection(&seen, &ended)?;
+        // Whoever goes on with it has both what others changed in the pull request and what is new here, which would stay
+        // in this clone alone. First of all, because what does not go together is merged by hand, and this run again.
+        self.take_in_reviewed(slug)?;
         let what = if phase == Phase::Abandoned { "abandoned" } else { "released" };
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
         if let Some(reason) = &reason
             && self.tip(slug)?.is_some()
-        // Whoever goes on with it has both what others changed in the pull request and what is new here, which would stay
-        // in this clone alone. First of all, because what does not go together is merged by hand, and this run again.
-        self.take_in_reviewed(slug)?;
         {
             self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
         }
         let branch = self.branch_move(slug, &seen)?;
         let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();
+        notices.extend(self.not_taken(slug, &seen, &record)?);
         let end = |branch: &[Move]| {
             let change = |claim: &mut Claim| {
                 claim.phase = phase;

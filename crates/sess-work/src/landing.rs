@@ -148,6 +148,7 @@ impl Work {
                 let BasePlan { told, commit, .. } = plan;
                 notices.push(format!("{told}, which is what lands: `git show {commit}` has the other"));
             }
+            notices.extend(self.not_taken(slug, &ready.seen, &ready.record)?);
             let left = self.left_behind(slug, &ready.seen, &ready.tip)?;
             if !left.is_empty() {
                 notices.push(format!(
@@ -376,10 +377,21 @@ impl Work {
         if self.settings.land == Land::Push {
             edits.extend(self.lock_edit(&ready.seen, Some(slug))?);
         }
-        let mut plan = ready.record.claim.plan.clone();
-        if let Some(notes) = notes.map(str::trim).filter(|notes| !notes.is_empty()) {
-            let text = self.repo.text_of(&plan)?;
-            let file = self.repo.file(&format!("{}\n\n## Final Notes\n\n{notes}\n", text.trim_end()))?;
+        let claim = &ready.record.claim;
+        let mut plan = claim.plan.clone();
+        let noted = match notes.map(str::trim).filter(|notes| !notes.is_empty()) {
+            Some(notes) => {
+                let text = self.repo.text_of(&plan)?;
+                Some(self.repo.file(&format!("{}\n\n## Final Notes\n\n{notes}\n", text.trim_end()))?)
+            }
+            // What was noted before stays, as long as it is about the same plan.
+            None => {
+                let offered = claim.landed.as_ref().filter(|offered| offered.plan == plan);
+                let noted = offered.map(|offered| &offered.plan_completed).filter(|noted| **noted != plan);
+                noted.map(|noted| File { mode: PLAIN.to_owned(), oid: noted.clone() })
+            }
+        };
+        if let Some(file) = noted {
             plan = file.oid.clone();
             edits.push(Edit::Put(format!("{}/{PLAN_FILE}", State::Completed.dir_of(slug)), file));
         }

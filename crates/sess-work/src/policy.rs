@@ -106,7 +106,7 @@ impl Work {
     }
 
     /// Returns the files below a directory that differ between two commits or trees.
-    fn between(&self, from: &Oid, to: &Oid, dir: &str) -> Result<Vec<String>> {
+    pub(crate) fn between(&self, from: &Oid, to: &Oid, dir: &str) -> Result<Vec<String>> {
         let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
         let told = self.repo.git.text(asked.into_iter().chain([from.as_str(), to.as_str(), "--", dir]))?;
         Ok(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())

@@ -6,16 +6,16 @@
 use sess_core::mention::first_of;
 
 use crate::{
-    Error, Kind, Oid, Record, Result, Seen, Slug, State, Verb, Work, landing::PATHS_SHOWN_MAX,
-    merging::Merge, projecting::message,
+    Error, Kind, Landed, Oid, Record, Result, Seen, Slug, State, Verb, Work, landing::PATHS_SHOWN_MAX,
+    merging::Merge, projecting::message, state::SESSIONS_DIR,
 };
 
-/// What others made of a commit that waits to be merged.
+/// What others made of a commit that waits to be merged, or did until it was taken back.
 pub(crate) struct Reviewed {
     /// Their last commit.
     tip: Oid,
-    /// The last commit of the branch that they began with one commit of.
-    made_of: Oid,
+    /// What they began with.
+    offered: Landed,
 }
 
 impl Work {
@@ -27,18 +27,52 @@ impl Work {
         record: &Record,
         tip: &Oid,
     ) -> Result<Option<Reviewed>> {
-        let Some(shared) = seen.view.branches.get(slug) else { return Ok(None) };
-        let is_offered = record.claim.landed.as_ref().is_some_and(|landed| landed.commit == *shared);
-        if !record.claim.waits() || is_offered || self.repo.is_ancestor(shared, tip)? {
+        let Some(reviewed) = self.under_review(slug, seen, record)? else { return Ok(None) };
+        Ok(if self.repo.is_ancestor(&reviewed.tip, tip)? { None } else { Some(reviewed) })
+    }
+
+    /// Returns what others made of what waits to be merged.
+    fn under_review(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<Option<Reviewed>> {
+        let Some(shared) = seen.view.branches.get(slug).filter(|_| record.claim.waits()) else {
             return Ok(None);
-        }
-        // Somebody may have begun with an offer before.
-        for landed in self.chain(slug, seen)?.into_iter().filter_map(|claim| claim.landed) {
-            if self.repo.is_ancestor(&landed.commit, shared)? {
-                return Ok(Some(Reviewed { tip: shared.clone(), made_of: landed.tip }));
+        };
+        let is_offered = record.claim.landed.as_ref().is_some_and(|landed| landed.commit == *shared);
+        if is_offered { Ok(None) } else { self.begun_with_offered(shared, record) }
+    }
+
+    /// Returns a commit as what others made of something that was offered in this attempt, when it is that.
+    fn begun_with_offered(&self, shared: &Oid, record: &Record) -> Result<Option<Reviewed>> {
+        // Somebody may have begun with an offer before, and what was taken back is not in the last claim any more.
+        let claims = self.records_up_to(&record.oid)?.into_iter();
+        let offers = claims.filter(|known| known.attempt == record.claim.attempt);
+        for offered in offers.filter_map(|known| known.landed) {
+            if self.repo.is_ancestor(&offered.commit, shared)? {
+                return Ok(Some(Reviewed { tip: shared.clone(), offered }));
             }
         }
         Ok(None)
+    }
+
+    /// Says which files of the directory of sessions others changed in a pull request: they are not taken, because those
+    /// of others are as the base has them, and the session's own as its branch has them.
+    pub(crate) fn not_taken(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<Option<String>> {
+        let Some(reviewed) = self.under_review(slug, seen, record)? else { return Ok(None) };
+        let around = self.around(&reviewed, &seen.view.base)?;
+        let Reviewed { tip, offered } = reviewed;
+        let files = |commit: &Oid| self.repo.files_of(commit.as_str(), SESSIONS_DIR);
+        let (before, ours, theirs) = (files(&offered.base)?, files(&offered.commit)?, files(&tip)?);
+        let around = files(&around)?;
+        let mut changed = self.between(&offered.commit, &tip, SESSIONS_DIR)?;
+        // What the base changed meanwhile they may have merged.
+        changed.retain(|path| ours.get(path) != before.get(path) || theirs.get(path) != around.get(path));
+        Ok((!changed.is_empty()).then(|| {
+            format!(
+                "what others changed in the pull request below {SESSIONS_DIR}/ is not taken: {}; `git diff {} {} -- {SESSIONS_DIR}` shows it",
+                first_of(&changed, PATHS_SHOWN_MAX),
+                offered.commit.short(),
+                tip.short()
+            )
+        }))
     }
 
     /// Brings what others committed on the branch of a pull request to the branch of this clone.
@@ -59,7 +93,7 @@ impl Work {
     /// Has the branch of this clone go on from what waits to be merged, for a remote that does not take a branch back.
     pub(crate) fn go_on_from_offered(&self, slug: &Slug, seen: &Seen, record: &Record) -> Result<()> {
         let (Some(tip), Some(landed)) = (self.tip(slug)?, &record.claim.landed) else { return Ok(()) };
-        let offered = Reviewed { tip: landed.commit.clone(), made_of: landed.tip.clone() };
+        let offered = Reviewed { tip: landed.commit.clone(), offered: landed.clone() };
         self.take_in(slug, seen, record, &tip, &offered)
     }
 
@@ -73,7 +107,7 @@ impl Work {
     ) -> Result<()> {
         self.check_finished(slug)?;
         let theirs = self.brought_back(reviewed, record, &seen.view.base)?;
-        if reviewed.made_of == *tip {
+        if reviewed.offered.tip == *tip {
             return self.forward_branch(slug, tip, &theirs);
         }
         let paths = match self.repo.merged_apart(tip, &theirs)? {
@@ -114,28 +148,23 @@ impl Work {
         if self.has_begun(&claim.slug, shared)? {
             return Ok(shared.clone());
         }
-        // What waited once is known also when it was taken back. An attempt before is not gone on with.
-        let same =
-            self.records_up_to(&record.oid)?.into_iter().filter(|known| known.attempt == claim.attempt);
-        for landed in same.filter_map(|known| known.landed) {
-            if self.repo.is_ancestor(&landed.commit, shared)? && self.has_begun(&claim.slug, &landed.tip)? {
-                let reviewed = Reviewed { tip: shared.clone(), made_of: landed.tip };
-                return self.brought_back(&reviewed, record, base);
-            }
+        // An attempt before is not gone on with.
+        match self.begun_with_offered(shared, record)? {
+            Some(reviewed) => self.brought_back(&reviewed, record, base),
+            None => Ok(shared.clone()),
         }
-        Ok(shared.clone())
     }
 
     /// Commits what others made of a pull request on the branch that this was made of.
     fn brought_back(&self, reviewed: &Reviewed, record: &Record, base: &Oid) -> Result<Oid> {
-        let Reviewed { tip, made_of } = reviewed;
-        let tree = self.with_own(&record.claim.slug, tip, &self.around(reviewed, base)?, made_of)?;
-        self.repo.commit_tree(&tree, &[made_of, tip], &self.taking_in(record))
+        let Reviewed { tip, offered } = reviewed;
+        let tree = self.with_own(&record.claim.slug, tip, &self.around(reviewed, base)?, &offered.tip)?;
+        self.repo.commit_tree(&tree, &[&offered.tip, tip], &self.taking_in(record))
     }
 
     /// Returns the commit of the base that others have: the directory of sessions is as it is there.
-    fn around(&self, Reviewed { tip, made_of }: &Reviewed, base: &Oid) -> Result<Oid> {
-        Ok(self.repo.merge_base(base, tip)?.unwrap_or_else(|| made_of.clone()))
+    fn around(&self, Reviewed { tip, offered }: &Reviewed, base: &Oid) -> Result<Oid> {
+        Ok(self.repo.merge_base(base, tip)?.unwrap_or_else(|| offered.tip.clone()))
     }
 
     fn taking_in(&self, record: &Record) -> String {

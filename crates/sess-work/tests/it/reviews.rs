@@ -174,6 +174,68 @@ fn without_a_workspace_a_conflict_with_a_review_leads_to_one() {
 }
 
 #[test]
+fn final_notes_stay_with_what_is_completed_again() {
+    let lab = Lab::new();
+    let ann = by_request(&lab, "ann");
+    let slug = planned(&ann, "Noted");
+    let place = worked_on(&lab, &ann, &slug);
+    let plan = |slug: &Slug| {
+        let at = format!("{}:{}/SESSION.md", slug.branch(), State::Completed.dir_of(slug));
+        lab.git(&lab.hub(), &["show", &at])
+    };
+    ann.complete(&slug, Some("It was harder.")).expect("handed over");
+    commit(&lab, &place, &slug, "b.rs");
+    let done = ann.complete(&slug, None).expect("handed over again");
+    assert!(plan(&slug).ends_with("## Final Notes\n\nIt was harder."), "{}", plan(&slug));
+    let landed = done.record.claim.landed.expect("what waits");
+    assert_ne!(landed.plan, landed.plan_completed);
+    // Others take the place of these.
+    ann.complete(&slug, Some("It was easy.")).expect("handed over again");
+    let text = plan(&slug);
+    assert!(text.ends_with("## Final Notes\n\nIt was easy.") && !text.contains("harder"), "{text}");
+    // They are about a plan that may be another one by then.
+    ann.release(&slug, None).expect("given back");
+    ann.claim(&slug, &ClaimOptions::default()).expect("claimed");
+    ann.amend(&slug, Some(&text.replace("It works", "It works well").replace("It was easy.", "")), "more")
+        .expect("amended");
+    ann.complete(&slug, None).expect("handed over");
+    assert!(!plan(&slug).contains("It was easy."), "{}", plan(&slug));
+}
+
+#[test]
+fn what_a_reviewer_wrote_into_the_sessions_own_files_is_told() {
+    for is_given_back in [false, true] {
+        let lab = Lab::new();
+        let (ann, bob) = (by_request(&lab, "ann"), work(&lab.clone_named("bob")));
+        let (slug, _) = reviewed(&lab, &ann, "Told");
+        // That of others comes to the branch with the base, and is no change of the reviewer's.
+        planned(&bob, "Another one");
+        let dir = lab.path().join("reviewer");
+        lab.git(&dir, &["fetch", "--quiet", "origin"]);
+        lab.git(&dir, &["merge", "--quiet", "--no-edit", "origin/main"]);
+        lab.git(&dir, &["push", "--quiet", "origin", &format!("HEAD:{}", slug.branch())]);
+        let log = format!("{}/worklog.md", State::Completed.dir_of(&slug));
+        review(&lab, &slug, &log, "# Nothing\n");
+        let theirs = branch_at_hub(&lab, &slug);
+        let notices = match is_given_back {
+            true => ann.release(&slug, None).expect("given back"),
+            false => ann.complete(&slug, None).expect("handed over again").notices,
+        };
+        let told: Vec<&String> = notices.iter().filter(|notice| notice.contains("is not taken")).collect();
+        let [told] = told.as_slice() else { panic!("{notices:?}") };
+        assert!(told.contains(&format!(": {log};")) && told.contains(&theirs[..12]), "{told}");
+        let command = told.rsplit_once(" `").expect("a command").1.split('`').next().expect("its end");
+        let shown = Command::new("sh").args(["-c", command]).current_dir(&dir).output().expect("run");
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("# Nothing"), "{command}");
+        if !is_given_back {
+            check_written_down(&lab, &slug);
+            let again = ann.complete(&slug, None).expect("handed over again").notices;
+            assert!(!again.iter().any(|notice| notice.contains("is not taken")), "{again:?}");
+        }
+    }
+}
+
+#[test]
 fn a_branch_with_a_reviewers_commit_has_landed_when_it_is_merged() {
     let lab = Lab::new();
     let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
