@@ -407,8 +407,13 @@ impl Work {
 
     /// Returns the session that merges what a session learned, with its plan.
     fn merging_plan(&self, slug: &Slug, seen: &Seen) -> Result<(Slug, String)> {
-        let wanted = Slug::kb_merge(slug.topic(), self.day()?);
-        let kb = drafting::free_beside(&wanted, seen, &self.offered_beside(Some(slug), seen)?)?;
+        let others = self.offered_beside(Some(slug), seen)?;
+        let is_free = |kb: &Slug| !drafting::is_taken(kb, seen) && !others.contains(kb);
+        let kb = match self.offered_with(slug, seen)?.filter(is_free) {
+            // On another day, too: those who have seen it know it by that name.
+            Some(kb) => kb,
+            None => drafting::free_beside(&Slug::kb_merge(slug.topic(), self.day()?), seen, &others)?,
+        };
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
         Ok((kb, text))

@@ -2,9 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
+use sess_core::Timestamp;
 use sess_work::{ClaimOptions, Draft, Error, Kind, Land, Note, Phase, Settings, Slug, State, Work};
 
-use crate::lab::{Lab, planned, work, work_with};
+use crate::lab::{Lab, planned, work, work_at, work_with};
 
 pub fn by_request(lab: &Lab, name: &str) -> Work {
     work_with(&lab.clone_named(name), Settings { land: Land::Pr, ..Settings::default() })
@@ -254,7 +255,11 @@ fn what_a_reviewer_committed_stays_with_what_is_taken_back() {
 #[test]
 fn two_pull_requests_about_the_same_make_two_sessions_that_merge_what_was_learned() {
     let lab = Lab::new();
-    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    // On one day: on two the names differ anyway.
+    let noon = || Timestamp::parse_rfc3339("2025-10-16T12:00:00Z").expect("a time");
+    let [ann, bob] = ["ann", "bob"].map(|name| {
+        work_at(&lab.clone_named(name), Settings { land: Land::Pr, ..Settings::default() }, noon)
+    });
     let slugs =
         ["2025-10-14-fix-tests", "2025-10-15-fix-tests"].map(|slug| slug.parse::<Slug>().expect("a slug"));
     let mut made = Vec::new();

@@ -6,10 +6,11 @@ use std::{
     process::Command,
 };
 
-use sess_work::{ClaimOptions, Kind, Note, Slug, State, Work};
+use sess_core::Timestamp;
+use sess_work::{ClaimOptions, Draft, Kind, Land, Note, Settings, Slug, State, Work};
 
 use crate::{
-    lab::{Lab, now, planned, work},
+    lab::{Lab, now, planned, work, work_at},
     requests::{branch_at_hub, by_request, check_offered, commit, merge, refuses, review, worked_on},
 };
 
@@ -249,4 +250,28 @@ fn a_branch_with_a_reviewers_commit_has_landed_when_it_is_merged() {
     assert_eq!(lab.git(&lab.hub(), &["for-each-ref", "refs/heads/session"]), "");
     let told = bob.doctor(false).expect("checked").findings;
     assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn completing_again_on_another_day_keeps_the_name_of_the_session_that_merges_what_was_learned() {
+    fn later() -> Timestamp {
+        Timestamp::from_millis_clamped(now().as_millis() + 3 * 24 * 60 * 60 * 1_000)
+    }
+    let lab = Lab::new();
+    let ann = by_request(&lab, "ann");
+    let slug = planned(&ann, "Learned");
+    worked_on(&lab, &ann, &slug);
+    ann.note(&slug, Note::Learning, "days are short").expect("learned");
+    let first = ann.complete(&slug, None).expect("handed over").kb.expect("made");
+    let settings = Settings { land: Land::Pr, ..Settings::default() };
+    let ann = work_at(&lab.path().join("ann"), settings, later);
+    let again = ann.complete(&slug, None).expect("handed over again");
+    assert_eq!(again.kb.as_ref(), Some(&first));
+    let planned = lab.files(&slug.branch(), "_AGENTS/sessions/planned").concat();
+    assert!(planned.contains(&format!("/{first}/SESSION.md")), "{planned}");
+    // Somebody has taken that name meanwhile.
+    let bob = work(&lab.clone_named("bob"));
+    let draft = Draft { title: "Mine".to_owned(), ..Draft::default() };
+    bob.draft(Some(&first), &draft, None).expect("drafted");
+    assert_ne!(ann.complete(&slug, None).expect("handed over again").kb, Some(first));
 }
