@@ -77,7 +77,11 @@ impl Work {
             Some(record) => Some(record.oid.clone()),
             None => self.archived(slug, seen)?,
         };
-        let Some(last) = last else { return Ok(Vec::new()) };
+        last.map_or(Ok(Vec::new()), |last| self.records_up_to(&last))
+    }
+
+    /// Returns the claims that led to one, the last first.
+    pub(crate) fn records_up_to(&self, last: &Oid) -> Result<Vec<Claim>> {
         let count = format!("--max-count={RECORDS_MAX}");
         let told = self.repo.git.text(["rev-list", "--first-parent", &count, last.as_str()])?;
         let oids: Vec<Oid> = told.lines().filter_map(|oid| oid.parse().ok()).collect();

@@ -12,8 +12,9 @@ use crate::{
 };
 
 /// What a session goes on with in the place of a clone's own branch.
-enum Instead {
-    Shared,
+enum Instead<'a> {
+    /// The one that others see.
+    Shared(&'a Oid),
     /// A branch that begins with the base.
     New,
 }
@@ -78,25 +79,29 @@ impl Work {
         slug: &Slug,
         start: &Oid,
         shared: Option<&Oid>,
-        claim: &Claim,
+        record: &Record,
         notices: &mut Vec<String>,
     ) -> Result<()> {
         let name = slug.branch_ref();
         let Some(own) = self.tip(slug)? else {
-            self.repo.git.text(["update-ref", &name, shared.unwrap_or(start).as_str()])?;
+            let target = match shared {
+                Some(shared) => self.worked_on_from(shared, record, start)?,
+                None => start.clone(),
+            };
+            self.repo.git.text(["update-ref", &name, target.as_str()])?;
             return Ok(());
         };
-        let target = match self.branch_instead(&own, shared, claim)? {
-            Some(Instead::Shared) => shared.unwrap_or(start),
-            Some(Instead::New) => start,
+        let target = match self.branch_instead(&own, shared, &record.claim)? {
+            Some(Instead::Shared(shared)) => self.worked_on_from(shared, record, start)?,
+            Some(Instead::New) => start.clone(),
             // It was cut before the session was claimed, and has nothing of its own.
-            None if self.repo.is_ancestor(&own, start)? && !self.has_begun(slug, &own)? => start,
+            None if self.repo.is_ancestor(&own, start)? && !self.has_begun(slug, &own)? => start.clone(),
             None => return Ok(()),
         };
-        if *target == own {
+        if target == own {
             return Ok(());
         }
-        if !self.repo.is_ancestor(&own, target)? {
+        if !self.repo.is_ancestor(&own, &target)? {
             self.keep_for_rescue(slug, &own)?;
             notices.push(format!(
                 "{} was elsewhere in this clone, and goes on from {}: what it had here is kept as {}",
@@ -106,23 +111,31 @@ impl Work {
             ));
         }
         match self.workspace(slug) {
-            Some(path) => self.switch(slug, &path, target),
+            Some(path) => self.switch(slug, &path, &target),
             None => self.repo.git.text(["update-ref", &name, target.as_str(), own.as_str()]).map(drop),
         }
     }
 
     /// Whether a commit has the directory of a session that somebody works on.
-    fn has_begun(&self, slug: &Slug, tip: &Oid) -> Result<bool> {
+    pub(crate) fn has_begun(&self, slug: &Slug, tip: &Oid) -> Result<bool> {
         Ok(!self.repo.files_of(tip.as_str(), &State::Active.dir_of(slug))?.is_empty())
     }
 
     /// Decides whether a session goes on with another branch than this clone's own.
     ///
     /// In a further attempt, a branch without what the base was when it was claimed is an attempt's before.
-    fn branch_instead(&self, own: &Oid, shared: Option<&Oid>, claim: &Claim) -> Result<Option<Instead>> {
+    fn branch_instead<'a>(
+        &self,
+        own: &Oid,
+        shared: Option<&'a Oid>,
+        claim: &Claim,
+    ) -> Result<Option<Instead<'a>>> {
+        let waiting = claim.landed.as_ref().filter(|_| claim.waits());
         Ok(match shared {
             Some(shared) if self.repo.is_ancestor(shared, own)? => None,
-            Some(_) => Some(Instead::Shared),
+            // What waits was made of it: completing again brings what others changed there.
+            Some(_) if waiting.map_or(Ok(false), |landed| self.repo.is_ancestor(&landed.tip, own))? => None,
+            Some(shared) => Some(Instead::Shared(shared)),
             None if claim.attempt == 1 || self.repo.is_ancestor(&claim.base_commit, own)? => None,
             None => Some(Instead::New),
         })
@@ -140,10 +153,13 @@ impl Work {
         let shared = seen.shared_tip(slug);
         let target = match self.branch_instead(&own, shared, claim)? {
             None => return Ok(()),
-            Some(Instead::Shared) => shared.unwrap_or(&seen.view.base),
-            Some(Instead::New) => &seen.view.base,
+            Some(Instead::Shared(shared)) => match seen.record(slug) {
+                Some(record) => self.worked_on_from(shared, record, &seen.view.base)?,
+                None => shared.clone(),
+            },
+            Some(Instead::New) => seen.view.base.clone(),
         };
-        self.check_switch(slug, &path, target)
+        self.check_switch(slug, &path, &target)
     }
 
     /// Returns the move that shows the session's branch to others, if it is ahead.
@@ -234,10 +250,9 @@ impl Work {
             return Ok(());
         }
         let dir = State::Active.dir_of(slug);
-        let shared = self.repo.git.run(["merge-base", "--end-of-options", tip.as_str(), base.as_str()])?;
-        let had = match shared.is_ok() {
-            true => self.repo.files_of(shared.text().trim(), &dir)?,
-            false => BTreeMap::new(),
+        let had = match self.repo.merge_base(&tip, base)? {
+            Some(shared) => self.repo.files_of(shared.as_str(), &dir)?,
+            None => BTreeMap::new(),
         };
         let known = self.repo.files_of(tip.as_str(), &dir)?;
         let mut shown = self.repo.files_of(base.as_str(), &dir)?;

@@ -303,7 +303,7 @@ impl Work {
                 start.short()
             ));
         }
-        self.ensure_branch(slug, start, shared, &record.claim, &mut notices)?;
+        self.ensure_branch(slug, start, shared, &record, &mut notices)?;
         let workspace = self.ensure_workspace(slug, &options.workspace, &mut notices)?;
         // The fence is written last: without it, whoever claimed the session was stopped on the way.
         if !is_resumed || self.fence_of(slug)? != Some(record.claim.fence) {
@@ -337,7 +337,6 @@ impl Work {
         if !force {
             self.check_left_alone(slug, &seen, record)?;
         }
-        self.check_leftover(slug, &seen, &record.claim)?;
         let mut claim = record.claim.clone();
         let now = self.now();
         claim.owner = self.owner.clone();
@@ -350,8 +349,10 @@ impl Work {
         (claim.claimed_at, claim.renewed_at) = (now, now);
         claim.nonce = random_hex();
         let back = self.taken_back(slug, &seen);
+        let not_taken = self.not_taken(slug, &seen, record)?;
         (claim.phase, claim.landed) = (Phase::Active, None);
         claim.reason = Some(reason.map_or_else(|| "its lease had lapsed".to_owned(), str::to_owned));
+        self.check_leftover(slug, &seen, &claim)?;
         let before = record.oid.clone();
         let oid = self.repo.write_claim(&claim, &[&before])?;
         let record = Record { oid, claim };
@@ -363,7 +364,10 @@ impl Work {
                     seen.view.branches.insert(slug.clone(), tip);
                 }
                 match self.settled(seen, record, options, false)? {
-                    Some(claimed) => self.handed_over(claimed),
+                    Some(mut claimed) => {
+                        claimed.notices.extend(not_taken);
+                        self.handed_over(claimed)
+                    }
                     None => Err(self.overtaken(slug)?),
                 }
             }
@@ -495,6 +499,9 @@ impl Work {
         let mut ended = record.clone();
         ended.claim.phase = phase;
         self.check_projection(&seen, &ended)?;
+        // Whoever goes on with it has both what others changed in the pull request and what is new here, which would stay
+        // in this clone alone. First of all, because what does not go together is merged by hand, and this run again.
+        self.take_in_reviewed(slug)?;
         let what = if phase == Phase::Abandoned { "abandoned" } else { "released" };
         let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).map(str::to_owned);
         if let Some(reason) = &reason
@@ -502,12 +509,9 @@ impl Work {
         {
             self.write_note(slug, &record, Note::Log, &format!("{what} by {}: {reason}", self.by()))?;
         }
-        // Whoever goes on with it has what others changed in the pull request, unless that has to be merged by hand.
-        if let Err(error) = self.take_in_reviewed(slug) {
-            tracing::debug!(%error, "what others changed stays apart");
-        }
         let branch = self.branch_move(slug, &seen)?;
         let mut notices: Vec<String> = self.apart(slug, &seen)?.into_iter().collect();
+        notices.extend(self.not_taken(slug, &seen, &record)?);
         let end = |branch: &[Move]| {
             let change = |claim: &mut Claim| {
                 claim.phase = phase;

@@ -262,10 +262,9 @@ impl Work {
     /// Returns what a session's branch has and the base does not.
     fn unlanded(&self, slug: &Slug, seen: &Seen) -> Result<Option<Span>> {
         let Some(tip) = self.last_commit(slug, seen)? else { return Ok(None) };
-        let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
         // Without anything in common there is nothing to compare it with.
-        let base = merged.text().lines().next().and_then(|oid| oid.parse().ok());
-        Ok(base.map(|base| (base, tip)))
+        let begun = self.repo.merge_base(&seen.view.base, &tip)?;
+        Ok(begun.map(|begun| (begun, tip)))
     }
 
     /// Returns the last commit of a session's branch: the one here when it is the caller's, else the one that was

@@ -128,7 +128,9 @@ impl Work {
     /// Returns the last commits of a session whose work is on the base.
     fn landed(&self, slug: &Slug, seen: &Seen) -> Result<Vec<Oid>> {
         let landed = self.chain(slug, seen)?.into_iter().find_map(|claim| claim.landed);
-        Ok(landed.map_or_else(|| vec![seen.view.base.clone()], |landed| vec![landed.tip, landed.commit]))
+        // What others committed to a pull request before they merged it is on the base alone.
+        let base = std::iter::once(seen.view.base.clone());
+        Ok(base.chain(landed.into_iter().flat_map(|landed| [landed.tip, landed.commit])).collect())
     }
 
     /// Returns the sessions that are completed, and whose branches are still there, here or at the remote.

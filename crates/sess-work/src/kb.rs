@@ -100,6 +100,19 @@ impl Work {
         Ok(slugs)
     }
 
+    /// Returns the session that comes to the base with the work of another one that waits to be merged, and merges what
+    /// that learned.
+    pub(crate) fn offered_with(&self, slug: &Slug, seen: &Seen) -> Result<Option<Slug>> {
+        let waiting = seen.record(slug).filter(|record| record.claim.waits());
+        let Some(landed) = waiting.and_then(|record| record.claim.landed.as_ref()) else { return Ok(None) };
+        if self.repo.commit(landed.commit.as_str())?.is_none() {
+            return Ok(None);
+        }
+        let before = self.repo.tree(&landed.base)?.entries;
+        let mut new = self.repo.tree(&landed.commit)?.entries.into_keys();
+        Ok(new.find(|new| new.is_kb() && new != slug && !before.contains_key(new)))
+    }
+
     /// Returns the sessions with learnings that no session merges or has merged.
     fn unmerged(&self, seen: &Seen) -> Result<Vec<Slug>> {
         let mut sources: Vec<Slug> =

@@ -47,7 +47,7 @@ struct Ready {
     /// The base and the work together.
     tree: Oid,
     /// The session's own files, as its branch has them.
-    own: Vec<(String, File)>,
+    own: BTreeMap<String, File>,
 }
 
 /// A commit of a session's branch that tells what it has of the base.
@@ -148,6 +148,7 @@ impl Work {
                 let BasePlan { told, commit, .. } = plan;
                 notices.push(format!("{told}, which is what lands: `git show {commit}` has the other"));
             }
+            notices.extend(self.not_taken(slug, &ready.seen, &ready.record)?);
             let left = self.left_behind(slug, &ready.seen, &ready.tip)?;
             if !left.is_empty() {
                 notices.push(format!(
@@ -195,20 +196,12 @@ impl Work {
             Error::wrong_state(format!("the branch {} is not in this clone", slug.branch()))
                 .next(format!("sess work claim {slug}"))
         })?;
-        let dir = State::Active.dir_of(slug);
-        let own: Vec<(String, File)> = self
-            .repo
-            .files_of(tip.as_str(), &dir)?
-            .into_iter()
-            .filter_map(|(path, file)| {
-                Some((path.strip_prefix(&dir)?.trim_start_matches('/').to_owned(), file))
-            })
-            .collect();
+        let own = self.repo.own_files(slug, &tip)?;
         // What the base does not have any more would be taken for the session's own.
         self.check_not_rewritten(&record, &tip, &seen)?;
         let refused = self.refused(slug, &record.claim, &tip, &seen, None)?;
         if !refused.is_empty() {
-            let plan = own.iter().find(|(name, _)| name == PLAN_FILE).map(|(_, file)| &file.oid);
+            let plan = own.get(PLAN_FILE).map(|file| &file.oid);
             return Err(Error::policy(refused.join("; and ")).next(match plan {
                 Some(plan) if *plan == record.claim.plan => self.restore_command(slug, &seen, &tip)?,
                 Some(_) => format!("sess work amend {slug} --reason …"),
@@ -323,14 +316,10 @@ impl Work {
         if self.repo.is_ancestor(&last, &seen.view.base)? {
             return Ok(None);
         }
-        let common = |one: &Oid, other: &Oid| -> Result<Option<Oid>> {
-            let told = self.repo.git.run(["merge-base", one.as_str(), other.as_str()])?;
-            Ok(told.text().trim().parse().ok())
-        };
         // A branch that was brought to the new base has only what both bases have, or nothing of the old one.
-        let is_brought = match common(&last, tip)? {
+        let is_brought = match self.repo.merge_base(&last, tip)? {
             Some(common) => self.repo.is_ancestor(&common, &seen.view.base)?,
-            None => !self.repo.is_shallow && common(tip, &seen.view.base)?.is_some(),
+            None => !self.repo.is_shallow && self.repo.merge_base(tip, &seen.view.base)?.is_some(),
         };
         Ok((!is_brought).then_some(after))
     }
@@ -369,14 +358,9 @@ impl Work {
 
     /// Puts the session's own files, as its branch has them, where they belong now.
     fn composed(&self, ready: &Ready, slug: &Slug, to: State, extra: Vec<Edit>) -> Result<Oid> {
-        let mut edits = Vec::new();
-        if let Some(entry) = ready.seen.tree.entries.get(slug) {
-            let dir = entry.state.dir_of(slug);
-            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
-        }
-        let dir = to.dir_of(slug);
-        let own = ready.own.iter().filter(|(name, _)| to == State::Active || name != ENV_FILE);
-        edits.extend(own.map(|(name, file)| Edit::Put(format!("{dir}/{name}"), file.clone())));
+        let own = ready.own.iter().filter(|(name, _)| to == State::Active || *name != ENV_FILE);
+        let own = own.map(|(name, file)| (name.clone(), file.clone()));
+        let mut edits = ready.seen.tree.replaced(slug, to, own);
         edits.extend(extra);
         self.repo.edited(&ready.tree, &edits)
     }
@@ -393,10 +377,21 @@ impl Work {
         if self.settings.land == Land::Push {
             edits.extend(self.lock_edit(&ready.seen, Some(slug))?);
         }
-        let mut plan = ready.record.claim.plan.clone();
-        if let Some(notes) = notes.map(str::trim).filter(|notes| !notes.is_empty()) {
-            let text = self.repo.text_of(&plan)?;
-            let file = self.repo.file(&format!("{}\n\n## Final Notes\n\n{notes}\n", text.trim_end()))?;
+        let claim = &ready.record.claim;
+        let mut plan = claim.plan.clone();
+        let noted = match notes.map(str::trim).filter(|notes| !notes.is_empty()) {
+            Some(notes) => {
+                let text = self.repo.text_of(&plan)?;
+                Some(self.repo.file(&format!("{}\n\n## Final Notes\n\n{notes}\n", text.trim_end()))?)
+            }
+            // What was noted before stays, as long as it is about the same plan.
+            None => {
+                let offered = claim.landed.as_ref().filter(|offered| offered.plan == plan);
+                let noted = offered.map(|offered| &offered.plan_completed).filter(|noted| **noted != plan);
+                noted.map(|noted| File { mode: PLAIN.to_owned(), oid: noted.clone() })
+            }
+        };
+        if let Some(file) = noted {
             plan = file.oid.clone();
             edits.push(Edit::Put(format!("{}/{PLAN_FILE}", State::Completed.dir_of(slug)), file));
         }
@@ -412,8 +407,13 @@ impl Work {
 
     /// Returns the session that merges what a session learned, with its plan.
     fn merging_plan(&self, slug: &Slug, seen: &Seen) -> Result<(Slug, String)> {
-        let wanted = Slug::kb_merge(slug.topic(), self.day()?);
-        let kb = drafting::free_beside(&wanted, seen, &self.offered_beside(Some(slug), seen)?)?;
+        let others = self.offered_beside(Some(slug), seen)?;
+        let is_free = |kb: &Slug| !drafting::is_taken(kb, seen) && !others.contains(kb);
+        let kb = match self.offered_with(slug, seen)?.filter(is_free) {
+            // On another day, too: those who have seen it know it by that name.
+            Some(kb) => kb,
+            None => drafting::free_beside(&Slug::kb_merge(slug.topic(), self.day()?), seen, &others)?,
+        };
         let own = self.template(&seen.tree, templates::KB_MERGE)?;
         let text = templates::kb_merge(&kb, slug, self.now(), own.as_deref())?;
         Ok((kb, text))

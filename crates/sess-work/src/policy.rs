@@ -81,8 +81,7 @@ impl Work {
 
     /// Returns the last commit that a branch and the base share.
     fn begun_at(&self, seen: &Seen, tip: &Oid) -> Result<Option<Oid>> {
-        let merged = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
-        Ok(merged.text().lines().next().and_then(|oid| oid.parse().ok()))
+        self.repo.merge_base(&seen.view.base, tip)
     }
 
     /// Returns the command that puts the knowledge base back to how the session found it.
@@ -108,7 +107,7 @@ impl Work {
     }
 
     /// Returns the files below a directory that differ between two commits or trees.
-    fn between(&self, from: &Oid, to: &Oid, dir: &str) -> Result<Vec<String>> {
+    pub(crate) fn between(&self, from: &Oid, to: &Oid, dir: &str) -> Result<Vec<String>> {
         let asked = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
         let told = self.repo.git.text(asked.into_iter().chain([from.as_str(), to.as_str(), "--", dir]))?;
         Ok(told.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())

@@ -438,9 +438,8 @@ impl Work {
         let path = Note::Learning.path(slug);
         let at = |commit: &str| self.repo.files_of(commit, &path).map(|mut files| files.remove(&path));
         let Some(learned) = at(tip.as_str())? else { return Ok(None) };
-        let begun = self.repo.git.run(["merge-base", seen.view.base.as_str(), tip.as_str()])?;
-        let before = match begun.text().lines().next() {
-            Some(begun) => at(begun)?,
+        let before = match self.repo.merge_base(&seen.view.base, tip)? {
+            Some(begun) => at(begun.as_str())?,
             None => None,
         };
         let shown = at(seen.view.base.as_str())?;

@@ -63,6 +63,23 @@ impl Tree {
             })
             .collect()
     }
+
+    /// Returns the edits that put these files of a session, by their names, into the place of those that it has here.
+    pub(crate) fn replaced(
+        &self,
+        slug: &Slug,
+        to: State,
+        files: impl IntoIterator<Item = (String, File)>,
+    ) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        if let Some(entry) = self.entries.get(slug) {
+            let dir = entry.state.dir_of(slug);
+            edits.extend(entry.files.keys().map(|name| Edit::Remove(format!("{dir}/{name}"))));
+        }
+        let dir = to.dir_of(slug);
+        edits.extend(files.into_iter().map(|(name, file)| Edit::Put(format!("{dir}/{name}"), file)));
+        edits
+    }
 }
 
 impl Repo {
@@ -113,6 +130,14 @@ impl Repo {
             Some(File { mode, oid })
         };
         Ok(lines.filter_map(|(head, path)| Some((path.to_owned(), file(head)?))).collect())
+    }
+
+    /// Returns the files of a session that is worked on, as a commit of its branch has them, by their names.
+    pub(crate) fn own_files(&self, slug: &Slug, commit: &Oid) -> Result<BTreeMap<String, File>> {
+        let dir = State::Active.dir_of(slug);
+        let files = self.files_of(commit.as_str(), &dir)?.into_iter();
+        let name = |path: &str| Some(path.strip_prefix(&dir)?.strip_prefix('/')?.to_owned());
+        Ok(files.filter_map(|(path, file)| Some((name(&path)?, file))).collect())
     }
 
     /// Reads a file of a commit as text; `None` when it is not there.
@@ -181,6 +206,12 @@ impl Repo {
         }
         args.extend(["-F".to_owned(), "-".to_owned()]);
         self.git.feed_oid(&args, message.as_bytes())
+    }
+
+    /// Returns the last commit that two share; `None` when they share none, or this clone does not have them.
+    pub(crate) fn merge_base(&self, one: &Oid, other: &Oid) -> Result<Option<Oid>> {
+        let told = self.git.run(["merge-base", one.as_str(), other.as_str()])?;
+        Ok(told.text().lines().next().and_then(|oid| oid.parse().ok()))
     }
 
     /// As [`Self::is_ancestor`], of any of several.

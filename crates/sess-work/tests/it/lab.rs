@@ -71,6 +71,11 @@ pub fn now() -> Timestamp {
 }
 
 pub fn work_with(dir: &Path, settings: Settings) -> Work {
+    work_at(dir, settings, now)
+}
+
+/// A caller with a clock of their own.
+pub fn work_at(dir: &Path, settings: Settings, now: fn() -> Timestamp) -> Work {
     let who = Who { agent: None, session: None, host: "host".to_owned(), pid: std::process::id() };
     Work::new(Repo::find(dir).expect("a repository"), settings, who, now).expect("a caller")
 }

@@ -18,6 +18,7 @@ mod plans;
 mod races;
 mod reality;
 mod requests;
+mod reviews;
 mod setup;
 mod under_way;
 mod unseen;

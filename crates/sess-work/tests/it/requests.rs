@@ -2,23 +2,24 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
+use sess_core::Timestamp;
 use sess_work::{ClaimOptions, Draft, Error, Kind, Land, Note, Phase, Settings, Slug, State, Work};
 
-use crate::lab::{Lab, planned, work, work_with};
+use crate::lab::{Lab, planned, work, work_at, work_with};
 
-fn by_request(lab: &Lab, name: &str) -> Work {
+pub fn by_request(lab: &Lab, name: &str) -> Work {
     work_with(&lab.clone_named(name), Settings { land: Land::Pr, ..Settings::default() })
 }
 
 /// Claims a session with a lease that lapses at once, and commits a file in it.
-fn worked_on(lab: &Lab, own: &Work, slug: &Slug) -> std::path::PathBuf {
+pub fn worked_on(lab: &Lab, own: &Work, slug: &Slug) -> std::path::PathBuf {
     let options = ClaimOptions { lease_seconds: Some(0), ..ClaimOptions::default() };
     let place = own.claim(slug, &options).expect("claimed").workspace.expect("a workspace");
     commit(lab, &place, slug, "a.rs");
     place
 }
 
-fn commit(lab: &Lab, place: &Path, slug: &Slug, file: &str) {
+pub fn commit(lab: &Lab, place: &Path, slug: &Slug, file: &str) {
     fs::write(place.join(file), "fn a() {}\n").expect("written");
     lab.git(place, &["add", file]);
     lab.git(place, &["commit", "--quiet", "-m", &format!("[{slug}] feat: {file}")]);
@@ -32,12 +33,12 @@ fn check<T: std::fmt::Debug>(ended: Result<T, Error>, kind: Kind, words: &str, n
     assert_eq!(error.next_command(), next, "{error}");
 }
 
-fn branch_at_hub(lab: &Lab, slug: &Slug) -> String {
+pub fn branch_at_hub(lab: &Lab, slug: &Slug) -> String {
     lab.git(&lab.hub(), &["rev-parse", &slug.branch()])
 }
 
 /// Merges a commit into the base, as whoever merges pull requests does.
-fn merge(lab: &Lab, commit: &str) {
+pub fn merge(lab: &Lab, commit: &str) {
     let dir = lab.path().join("merge");
     if !dir.exists() {
         lab.clone_named("merge");
@@ -70,7 +71,7 @@ fn put_hook(path: &Path, text: &[u8]) {
 }
 
 /// Has the remote refuse what the pattern of a shell matches, with these words.
-fn refuses(lab: &Lab, pattern: &str, words: &str) {
+pub fn refuses(lab: &Lab, pattern: &str, words: &str) {
     let text = format!(
         "#!/bin/sh\nwhile read old new ref; do case $ref in {pattern}) echo '{words}' >&2; exit 1;; esac; done\n"
     );
@@ -127,7 +128,7 @@ fn what_waits_to_be_merged_says_so_and_is_nobodys_to_take() {
 }
 
 /// Has a reviewer change what waits to be merged.
-fn review(lab: &Lab, slug: &Slug, file: &str, text: &str) {
+pub fn review(lab: &Lab, slug: &Slug, file: &str, text: &str) {
     let dir = lab.path().join("reviewer");
     if !dir.exists() {
         lab.clone_named("reviewer");
@@ -142,7 +143,7 @@ fn review(lab: &Lab, slug: &Slug, file: &str, text: &str) {
 
 /// Checks that one commit waits at the remote, with these files, the session completed in it and active here.
 #[track_caller]
-fn check_offered(lab: &Lab, place: &Path, slug: &Slug, files: &[(&str, &str)]) {
+pub fn check_offered(lab: &Lab, place: &Path, slug: &Slug, files: &[(&str, &str)]) {
     let after = branch_at_hub(lab, slug);
     assert_eq!(lab.git(&lab.hub(), &["rev-list", "--count", &format!("main..{after}")]), "1");
     for (file, text) in files {
@@ -254,7 +255,11 @@ fn what_a_reviewer_committed_stays_with_what_is_taken_back() {
 #[test]
 fn two_pull_requests_about_the_same_make_two_sessions_that_merge_what_was_learned() {
     let lab = Lab::new();
-    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    // On one day: on two the names differ anyway.
+    let noon = || Timestamp::parse_rfc3339("2025-10-16T12:00:00Z").expect("a time");
+    let [ann, bob] = ["ann", "bob"].map(|name| {
+        work_at(&lab.clone_named(name), Settings { land: Land::Pr, ..Settings::default() }, noon)
+    });
     let slugs =
         ["2025-10-14-fix-tests", "2025-10-15-fix-tests"].map(|slug| slug.parse::<Slug>().expect("a slug"));
     let mut made = Vec::new();
