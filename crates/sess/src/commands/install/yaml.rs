@@ -126,7 +126,8 @@ fn is_alone(text: &str, word: &str) -> bool {
     })
 }
 
-/// Takes out the lines of an entry, and those of its container when it was made for it and is empty now.
+/// Takes out the lines of an entry, and those of its container when it was made for it and nothing is in it now, a
+/// comment neither.
 pub fn remove(text: &str, entry: &Entry, made: usize) -> Option<String> {
     let ([container], Some(key)) = (entry.path.as_slice(), &entry.key) else { return None };
     let line = Line::of_key(text, container, "", 0)?;
@@ -154,10 +155,10 @@ pub fn remove(text: &str, entry: &Entry, made: usize) -> Option<String> {
         }
         end = at;
     }
-    let rest = text[end..].lines().find(|line| says(line));
-    let is_empty = end == line.end
-        || text[line.end..own.start].trim().is_empty()
-            && rest.is_none_or(|line| indentation(line).is_empty());
+    let is_blank = |line: &&str| line.trim().is_empty();
+    let rest = text[end..].lines().find(|line| !is_blank(line));
+    let is_empty =
+        text[line.value..own.start].trim().is_empty() && rest.is_none_or(|line| indentation(line).is_empty());
     let start = if made > 0 && is_empty { line.start } else { own.start };
     Some(format!("{}{}", &text[..start], &text[end..]))
 }
