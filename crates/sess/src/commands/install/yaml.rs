@@ -16,9 +16,16 @@ pub fn parse(text: &str) -> Result<Option<Value>, String> {
     if !text.lines().any(is_said) {
         return Ok(None);
     }
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| match error.without_snippet() {
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            "it has more than one document, and one is read".to_owned()
+        }
         // The rest is a drawing of the place.
-        error.to_string().lines().next().unwrap_or_default().to_owned()
+        error => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
     })?;
     Ok((!value.is_null()).then_some(value))
 }
