@@ -90,12 +90,15 @@ impl App {
         let Some(homes) = self.settings().homes.clone() else { return Ok(Vec::new()) };
         let now = self.now();
         let found = context::blocking(move || sess_readers::live(&homes, Path::new(SYSTEM), now)).await?;
-        let found = found.map_err(|error| {
+        let (found, mut problems) = found.map_err(|error| {
             Error::Unavailable(format!("the processes of this machine cannot be listed: {error}"))
         })?;
         let found = without_resumed(found);
         let scope = self.visible(caller).await?;
-        let sessions = self.foreign_sessions(None).await?;
+        let look = self.look_at_agents(None).await?;
+        problems.extend(look.problems);
+        self.warn_of(&problems);
+        let sessions = look.sessions;
         let mut taken: HashSet<(Source, SessionId)> =
             found.iter().filter_map(|live| Some((live.source, live.session.clone()?))).collect();
         let mut agents = Vec::with_capacity(found.len());

@@ -137,7 +137,7 @@ impl App {
         Ok(look.sessions)
     }
 
-    fn warn_of(&self, problems: &[Problem]) {
+    pub(crate) fn warn_of(&self, problems: &[Problem]) {
         let Some(text) = warning(problems) else { return };
         // What is asked for twice, or every second, is told once.
         let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
