@@ -277,6 +277,7 @@ impl<'a> Round<'a> {
                         continue;
                     }
                     Outcome::Failed(reason) => {
+                        let reason = context::plain(&reason);
                         indexing.failed.push(Unindexed { id: session.reference(), reason });
                         continue;
                     }

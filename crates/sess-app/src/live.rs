@@ -90,12 +90,15 @@ impl App {
         let Some(homes) = self.settings().homes.clone() else { return Ok(Vec::new()) };
         let now = self.now();
         let found = context::blocking(move || sess_readers::live(&homes, Path::new(SYSTEM), now)).await?;
-        let found = found.map_err(|error| {
+        let (found, mut problems) = found.map_err(|error| {
             Error::Unavailable(format!("the processes of this machine cannot be listed: {error}"))
         })?;
         let found = without_resumed(found);
         let scope = self.visible(caller).await?;
-        let sessions = self.foreign_sessions(None).await?;
+        let look = self.look_at_agents(None).await?;
+        problems.extend(look.problems);
+        self.warn_of(&problems);
+        let sessions = look.sessions;
         let mut taken: HashSet<(Source, SessionId)> =
             found.iter().filter_map(|live| Some((live.source, live.session.clone()?))).collect();
         let mut agents = Vec::with_capacity(found.len());
@@ -173,7 +176,7 @@ impl App {
                 agent.title = context::plain(&session.title);
                 let newest = store.messages(&session.id, sess_store::Span::Last, 1).await?;
                 let body = newest.messages.last().and_then(|message| message.parse().ok());
-                agent.last_line = body.map(|body| last_line(&body)).unwrap_or_default();
+                agent.last_line = body.and_then(last_text).map(|text| last_line(&text)).unwrap_or_default();
                 agent.session = Some(session.id.to_string());
             }
             break;
@@ -194,15 +197,15 @@ impl App {
             if let Some((_, line)) = lines().get(&key).filter(|(seen, _)| *seen == stamp) {
                 return line.clone();
             }
-            let mut last = String::new();
+            let mut last = None;
             // One that cannot be read has said nothing that could be shown.
             let _told = sess_readers::read(&foreign, &mut |entry| {
                 if !entry.is_taken_back {
-                    let line = last_line(&entry.body);
-                    last = if line.is_empty() { std::mem::take(&mut last) } else { line };
+                    last = last_text(entry.body).or(last.take());
                 }
                 ControlFlow::Continue(())
             });
+            let last = last.map(|text| last_line(&text)).unwrap_or_default();
             lines().insert(key, (stamp, last.clone()));
             last
         })
@@ -280,19 +283,38 @@ fn changed_at(foreign: &Foreign, all: &[Foreign]) -> Timestamp {
     foreign.updated_at
 }
 
-/// Returns the last line that a message says, without secrets; tools are named.
-fn last_line(body: &Body) -> String {
+/// Returns the last text of a message; tools are named. None when it says nothing.
+fn last_text(body: Body) -> Option<String> {
     use sess_core::message::Block;
     if !matches!(body.role, Role::User | Role::Assistant) {
-        return String::new();
+        return None;
     }
-    let line = body.content.iter().rev().find_map(|block| match block {
-        Block::Text { text } => {
-            text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
-        }
+    body.content.into_iter().rev().find_map(|block| match block {
+        Block::Text { text } => (!text.trim().is_empty()).then_some(text),
         Block::ToolCall { name, .. } => Some(format!("({name})")),
         _ => None,
-    });
-    // Masked before it is cut: half a secret is not recognised.
-    context::plain(&line.unwrap_or_default()).chars().take(LAST_LINE_CHARS_MAX).collect()
+    })
+}
+
+/// Returns the last line of a text, without secrets.
+fn last_line(text: &str) -> String {
+    // Masked before it is cut: half a secret is not recognised, and neither is one line of it.
+    let text = context::plain(text);
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(LAST_LINE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_line_is_masked_as_it_is_where_all_of_the_text_stands() {
+        let check = |text: &str, line: &str| assert_eq!(last_line(text), line, "{text}");
+        check("First.\n Shall I go on? \n\n", "Shall I go on?");
+        check(
+            "here is the key:\n-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n",
+            "***",
+        );
+    }
 }

@@ -142,7 +142,9 @@ impl App {
                     Outcome::Unchanged => taken.unchanged += 1,
                     Outcome::Empty => taken.empty += 1,
                     Outcome::Fuller { lost, changed } => taken.kept.push(KeptSnapshot { id, lost, changed }),
-                    Outcome::Failed(reason) => taken.failed.push(Unsaved { id, reason }),
+                    Outcome::Failed(reason) => {
+                        taken.failed.push(Unsaved { id, reason: context::plain(&reason) })
+                    }
                 }
             }
             taken.written_bytes = keeper.written_bytes();
@@ -162,7 +164,7 @@ impl App {
             for (_, _, path) in snapshot::manifests(&dir).map_err(|error| unreadable(&error))? {
                 match Manifest::load(&path) {
                     Ok(manifest) => found.push(manifest),
-                    Err(error) => problems.push(error.to_string()),
+                    Err(error) => problems.push(context::plain(&error.to_string())),
                 }
             }
             Ok::<_, Error>((found, problems))

@@ -26,9 +26,10 @@ pub enum ReferenceError {
     #[error("session_id must not be empty")]
     Empty,
     #[error(
-        "cannot resolve session \"{reference}\": session offset {offset} out of range (have {have} sessions)"
+        "cannot resolve session \"{reference}\": session offset {} out of range (have {have} sessions)",
+        reference.trim_start_matches('-')
     )]
-    OutOfRange { reference: String, offset: u64, have: u64 },
+    OutOfRange { reference: String, have: u64 },
     #[error("cannot read the current session; reference a different one")]
     Current,
     #[error("session \"{0}\" not found")]

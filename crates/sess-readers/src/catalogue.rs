@@ -1,7 +1,7 @@
 //! All sessions of all agents, looked at again only where something changed.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -103,10 +103,13 @@ pub(crate) fn is_after_change(at: Timestamp, changed_at: Timestamp) -> bool {
 }
 
 /// Keeps each session once. A reader names what counts first, a current store before the one that it replaced; of two
-/// files of one kind the one that was changed last counts, and the other is told of.
+/// files of one kind the one that was changed last counts, of two databases the one in which the session was, and the
+/// other is told of.
 fn once(sessions: Vec<Foreign>, mut tell: impl FnMut(String)) -> Vec<Foreign> {
     let mut places: HashMap<SessionId, usize> = HashMap::new();
     let mut kept: Vec<Foreign> = Vec::new();
+    // What two databases share is one piece of news, however many sessions that are.
+    let mut shared: BTreeMap<(PathBuf, PathBuf), u64> = BTreeMap::new();
     for mut session in sessions {
         let Some(place) = places.get(&session.id) else {
             places.insert(session.id.clone(), kept.len());
@@ -117,22 +120,48 @@ fn once(sessions: Vec<Foreign>, mut tell: impl FnMut(String)) -> Vec<Foreign> {
         if !is_other_file(known, &session) {
             continue;
         }
-        if session.changed_at() > known.changed_at() {
+        let is_newer = match session.place.size_bytes {
+            Some(_) => session.changed_at() > known.changed_at(),
+            // Its file changes with any of its sessions.
+            None => session.updated_at > known.updated_at,
+        };
+        if is_newer {
             std::mem::swap(known, &mut session);
         }
-        let (path, newer) = (session.place.path.display(), known.place.path.display());
+        let (path, newer) = (session.place.path, &known.place.path);
+        if session.place.size_bytes.is_none() {
+            *shared.entry((path, newer.clone())).or_default() += 1;
+            continue;
+        }
+        let (path, newer) = (path.display(), newer.display());
         tell(format!(
             "{path}: its session is also in {newer}, which was changed last; what is in it is left out"
         ));
     }
+    for ((path, newer), count) in shared {
+        let (path, newer) = (path.display(), newer.display());
+        tell(match count {
+            1 => format!(
+                "{path}: 1 of its sessions is also in {newer}, where it was changed last; what is in it of that one \
+                 is left out"
+            ),
+            _ => format!(
+                "{path}: {count} of its sessions are also in {newer}, where they were changed last; what is in it of \
+                 those is left out"
+            ),
+        });
+    }
     kept
 }
 
-/// Tells whether two places of one session are files of one kind, of which neither replaced the other.
+/// Tells whether two places of one session are files of one kind, or databases, of which neither replaced the other.
 fn is_other_file(a: &Foreign, b: &Foreign) -> bool {
-    let is_own = |session: &Foreign| session.place.size_bytes.is_some() && !session.is_snapshot;
-    let (first, second) = (&a.place.path, &b.place.path);
-    is_own(a) && is_own(b) && first != second && first.extension() == second.extension()
+    let (first, second) = (&a.place, &b.place);
+    !a.is_snapshot
+        && !b.is_snapshot
+        && first.size_bytes.is_some() == second.size_bytes.is_some()
+        && first.path != second.path
+        && first.path.extension() == second.path.extension()
 }
 
 /// Makes sessions of their own of those that are said to have started each other.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sess_core::{
     Timestamp,
     message::{Block, Body, Role},
+    redact::{AROUND_CUT_BYTES, around_cut, redact},
 };
 
 use crate::mending::mend;
@@ -180,14 +181,22 @@ pub(crate) fn without_wrappers<'a>(text: &'a str, tags: &[&str]) -> Cow<'a, str>
     rest
 }
 
-/// Cuts what a person typed to a title: its first line, not too long.
+/// Cuts what a person typed to a title: its first line, not too long, and no part of a secret that goes on behind it,
+/// which no mask would know for one.
 pub(crate) fn title(text: &str) -> String {
     const CHARS_MAX: usize = 120;
-    let line = text.trim().lines().next().unwrap_or_default().trim();
-    match line.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", line[..end].trim_end()),
-        None => line.to_owned(),
-    }
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    let most = line.char_indices().nth(CHARS_MAX).map_or(line.len(), |(end, _)| end);
+    let end = if is_masked_alike(text, most) { most } else { around_cut(text, most).start };
+    let shown = text[..end].trim_end();
+    if end < line.len() { format!("{shown}…") } else { shown.to_owned() }
+}
+
+/// Tells whether the beginning of a text is masked as it is where the whole stands.
+fn is_masked_alike(text: &str, end: usize) -> bool {
+    let around = text.floor_char_boundary(end.saturating_add(AROUND_CUT_BYTES));
+    redact(&text[..around]).0.starts_with(&*redact(&text[..end]).0)
 }
 
 #[cfg(test)]
@@ -205,6 +214,29 @@ mod tests {
         check("<ide_selection lines=\"1\">x</ide_selection>do it", "do it");
         check("<system-reminder> without an end", "<system-reminder> without an end");
         check("<system-reminders>x</system-reminder>", "<system-reminders>x</system-reminder>");
+    }
+
+    #[test]
+    fn a_title_ends_before_the_secret_that_it_would_cut_in_two() {
+        let check = |text: &str, title_of_it: &str| assert_eq!(title(text), title_of_it, "{text}");
+        let key = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd";
+        let (x90, y60, y99) = ("x".repeat(90), "y".repeat(60), "y".repeat(99));
+        check(&format!("{x90} {key} tail"), &format!("{x90}…"));
+        check(
+            &format!(
+                "{y60} {{\"password\": \"hunter2 secret and long with spaces correct horse battery\"}} x"
+            ),
+            &format!("{y60} {{\"password\": \"…"),
+        );
+        check(
+            &format!("{y99} postgres://admin:hunter2secretpw@db.example.com/x"),
+            &format!("{y99} postgres://admin:…"),
+        );
+        // One that is whole is masked where it is shown.
+        check(&format!("see {key}\nnext"), &format!("see {key}"));
+        check(&format!("see {key} {x90}"), &format!("see {key} {}…", &x90[..120 - 5 - key.len()]));
+        check(&format!(" {} \n", "é".repeat(120)), &"é".repeat(120));
+        check(&"é".repeat(121), &format!("{}…", "é".repeat(120)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use sess_core::{SessionId, Source, Timestamp};
 
-use crate::{Error, Homes, Result, files, json};
+use crate::{Error, Homes, Problem, Result, files, json};
 
 /// The ticks of a second in which the system counts when a process started.
 const TICKS_PER_SECOND: u64 = 100;
@@ -75,11 +75,17 @@ pub enum Status {
     NeedsInput,
 }
 
-/// Names the agents that this user runs. `system` is where the system tells of its processes: `/proc`.
-pub fn live(homes: &Homes, system: &Path, now: Timestamp) -> Result<Vec<Live>> {
+/// Names the agents that this user runs, and what of their registries cannot be read. `system` is where the system
+/// tells of its processes: `/proc`.
+pub fn live(homes: &Homes, system: &Path, now: Timestamp) -> Result<(Vec<Live>, Vec<Problem>)> {
     let processes = processes(system)?;
     let booted_at = booted_at(system);
-    let mut found = registry(homes, &processes, now);
+    let mut problems = Vec::new();
+    let mut found = registry(homes, &processes, now).unwrap_or_else(|error| {
+        let what = format!("{error}; what its agents are doing, and in which sessions, is guessed");
+        problems.push(Problem { source: Source::Claude, what });
+        Vec::new()
+    });
     let known: HashSet<u32> = found.iter().filter(|live| live.is_alive).map(|live| live.pid).collect();
     let recognised: Vec<(&Process, Source, String)> = processes
         .values()
@@ -114,13 +120,13 @@ pub fn live(homes: &Homes, system: &Path, now: Timestamp) -> Result<Vec<Live>> {
         live.started_at = booted_at.map(|at| Timestamp::from_millis_clamped(at.saturating_add(ms)));
     }
     found.sort_by_key(|live| live.pid);
-    Ok(found)
+    Ok((found, problems))
 }
 
 /// Reads the registry of Claude Code: a file for each of its processes.
-fn registry(homes: &Homes, processes: &HashMap<u32, Process>, now: Timestamp) -> Vec<Live> {
+fn registry(homes: &Homes, processes: &HashMap<u32, Process>, now: Timestamp) -> Result<Vec<Live>> {
     let mut found = Vec::new();
-    for item in files::entries(&homes.claude().join("sessions")).unwrap_or_default() {
+    for item in files::entries(&homes.claude().join("sessions"))? {
         let Some(pid) = item.name.strip_suffix(".json").and_then(|pid| pid.parse::<u32>().ok()) else {
             continue;
         };
@@ -163,7 +169,7 @@ fn registry(homes: &Homes, processes: &HashMap<u32, Process>, now: Timestamp) ->
             },
         });
     }
-    found
+    Ok(found)
 }
 
 /// A process of this user.

@@ -24,7 +24,7 @@ use regex::{Regex, RegexBuilder, bytes};
 use sess_core::{SessionId, Source, Timestamp, message::Role, redact::redact};
 
 pub use self::terms::{Gathered, Term, Terms};
-use self::words::{Word, words};
+use self::words::{Word, small, words};
 use crate::{
     Entry, Foreign, Kin, Result, Stands, Told, catalogue::is_after_change, files, is_in_one_file, read,
 };
@@ -154,7 +154,7 @@ impl Matcher {
 impl Wanted {
     fn words(text: &str, is_prefix: bool) -> Self {
         let spoken = |word: Word<'_>| Spoken {
-            text: word.text.to_lowercase(),
+            text: small(word.text).collect(),
             is_joined: word.is_joined,
             is_letter: word.is_letter(),
         };
@@ -169,10 +169,10 @@ impl Wanted {
         let (last, before) = wanted.split_last()?;
         let is_same = |word: &Word<'_>, wanted: &Spoken| {
             let is_there = !wanted.is_joined || word.is_joined;
-            is_there && word.text.chars().flat_map(char::to_lowercase).eq(wanted.text.chars())
+            is_there && small(word.text).eq(wanted.text.chars())
         };
         let begins = |word: &Word<'_>| {
-            let mut letters = word.text.chars().flat_map(char::to_lowercase);
+            let mut letters = small(word.text);
             let is_there = !last.is_joined || word.is_joined;
             is_there && last.text.chars().all(|letter| letters.next() == Some(letter))
         };

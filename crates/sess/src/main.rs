@@ -186,7 +186,7 @@ fn start_log(verbose: u8, is_service: bool) {
     }
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| output::Log)
         .with_ansi(console::colors_enabled_stderr())
         .with_target(false);
     // Who asked for more, or runs what nobody watches, wants to know when it was.

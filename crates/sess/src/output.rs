@@ -10,7 +10,7 @@ use console::{Style, Term, measure_text_width, truncate_str};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sess_app::Kind;
-use sess_core::{Timestamp, plan::ReviewError, reference::ReferenceError};
+use sess_core::{Timestamp, plan::ReviewError, redact::redact, reference::ReferenceError};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -295,6 +295,22 @@ impl Output {
     }
 }
 
+/// Where what is logged goes: to stderr, with secrets masked. A name of a file or directory may hold one.
+pub struct Log;
+
+impl io::Write for Log {
+    /// An event comes in one piece.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        io::stderr().write_all(redact(&text).0.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
 /// What is logged, as it is said to a person.
 pub struct Notices;
 
@@ -356,7 +372,7 @@ fn narrow(widths: &mut [usize], room: usize, yielding: &[usize]) {
 
 fn notice(text: &str) -> String {
     let label = Style::new().for_stderr().yellow().apply_to("notice:");
-    format!("{label} {}", visible(text))
+    format!("{label} {}", visible(&redact(text).0))
 }
 
 /// Writes a text after `lead`, in lines of `width` columns that begin below each other; words stay whole.

@@ -137,7 +137,7 @@ impl App {
         Ok(look.sessions)
     }
 
-    fn warn_of(&self, problems: &[Problem]) {
+    pub(crate) fn warn_of(&self, problems: &[Problem]) {
         let Some(text) = warning(problems) else { return };
         // What is asked for twice, or every second, is told once.
         let mut last = self.inner.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
@@ -500,7 +500,7 @@ impl App {
     }
 
     async fn relative(&self, caller: &Caller, text: &str, offset: u64) -> Result<Found> {
-        let out_of_range = |have| ReferenceError::OutOfRange { reference: text.to_owned(), offset, have };
+        let out_of_range = |have| ReferenceError::OutOfRange { reference: text.to_owned(), have };
         let place = usize::try_from(offset).unwrap_or(usize::MAX);
         // An offset past the end must not make anybody read as many rows.
         let all = self.page(caller, &ListSessions::default(), 0, u64::MAX).await?.total;

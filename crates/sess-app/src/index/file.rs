@@ -23,7 +23,7 @@ use sess_readers::{Foreign, Term};
 use super::filter;
 
 /// What filters mean. Raise the number when terms, or what readers hand over, become others.
-const MADE_BY: &str = concat!(env!("CARGO_PKG_VERSION"), "/4");
+const MADE_BY: &str = concat!(env!("CARGO_PKG_VERSION"), "/5");
 /// How long another process that writes is waited for.
 const BUSY_WITHIN: Duration = Duration::from_secs(10);
 

@@ -59,7 +59,7 @@ async fn relative_references_go_over_exactly_the_listed_order() {
     assert_eq!(world.resolved("me", "-7").await, out_of_range("-7", 6));
     assert_eq!(
         world.resolved("me", "-99999999999999999999").await,
-        "error: cannot resolve session \"-99999999999999999999\": session offset 18446744073709551615 out of range (have 6 sessions)"
+        "error: cannot resolve session \"-99999999999999999999\": session offset 99999999999999999999 out of range (have 6 sessions)"
     );
     // The owner at a terminal is no session, so nothing is excluded.
     let newest = world.answer(&world.owner(), "read_session", json!({"session_id": "-1"})).await;

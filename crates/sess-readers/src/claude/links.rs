@@ -64,7 +64,7 @@ const CHAINED: [&str; 5] = ["\"user\"", "\"assistant\"", "\"attachment\"", "\"sy
 struct Node {
     start: u64,
     parent: Option<u32>,
-    /// Somebody or the model speaks: where a dead branch begins.
+    /// Somebody or the model speaks, or what was said is compacted: where a dead branch begins.
     is_spoken: bool,
     /// The message of the model that it is a block of.
     message: Option<u64>,
@@ -111,7 +111,7 @@ impl Links {
             let parent = if parent.is_none() && is_compaction { *last } else { parent };
             let kind = link.kind.map_or("", RawValue::get);
             let is_result = link.message.is_some_and(|message| message.get().contains("\"tool_result\""));
-            let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result;
+            let is_spoken = kind == "\"assistant\"" || kind == "\"user\"" && !is_result || is_compaction;
             let reply = link.message.filter(|_| kind == "\"assistant\"");
             let message = reply.and_then(|reply| message_name(reply.get()));
             nodes.push(Node { start, parent, is_spoken, message, is_side });

@@ -15,7 +15,7 @@ use sess_core::redact::redact;
 
 use super::{
     Matcher, Wanted, said,
-    words::{runs, words_of},
+    words::{runs, small as letters, words_of},
 };
 use crate::{Foreign, Result, is_in_one_file, read};
 
@@ -160,7 +160,7 @@ fn push_all(small: &mut Vec<u8>, text: &str) {
     if text.is_ascii() {
         small.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
     } else {
-        text.chars().flat_map(char::to_lowercase).for_each(|letter| push(small, letter));
+        letters(text).for_each(|letter| push(small, letter));
     }
 }
 
@@ -241,6 +241,11 @@ mod tests {
             ("wei\u{17f}heit", word("wei\u{17f}heit", false)),
             ("İstanbul", word("İstanbul", false)),
             ("ΟΔΟΣ", word("οδοσ", false)),
+            ("Η ΑΘΉΝΑΣ είναι εδώ", word("ΑΘΉΝΑΣ", false)),
+            ("Η ΑΘΉΝΑΣ είναι εδώ", word("αθήνας", false)),
+            ("Η Αθήνας", word("ΑΘΉΝΑΣ", false)),
+            ("Αθήνας", word("αθήνασ", true)),
+            ("ΣΟΦΌΣ", expression("σοφός")),
             ("Straße", word("STRAßE", false)),
             ("Ключ", word("КЛЮЧ", false)),
             ("数据库", word("数据库", false)),

@@ -42,6 +42,12 @@ pub(super) fn words_of(at: usize, run: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
+/// Returns the letters of a text as they are compared: small ones, and σ at the end of a word as well, where Greek
+/// writes ς.
+pub(super) fn small(text: &str) -> impl Iterator<Item = char> {
+    text.chars().flat_map(char::to_lowercase).map(|letter| if letter == 'ς' { 'σ' } else { letter })
+}
+
 /// Tells whether a letter is of a script that is written without spaces between words.
 fn is_unparted(c: char) -> bool {
     matches!(

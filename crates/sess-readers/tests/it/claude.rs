@@ -110,6 +110,25 @@ fn what_follows_a_lost_record_goes_on_where_the_conversation_was() {
 }
 
 #[test]
+fn a_compaction_of_what_was_taken_back_is_taken_back() {
+    let compacted = json!({
+        "type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": null, "logicalParentUuid": "u2",
+    });
+    let mut summary = said(3, Some("c"), "user", "summary");
+    summary["isCompactSummary"] = json!(true);
+    let compacted = [said(2, Some("u1"), "assistant", "a"), compacted, summary];
+    let check = |more: &[Value], expected: &str| {
+        let home = home(&[&compacted[..], more].concat());
+        assert_eq!(words(&listed(home.path())), expected);
+    };
+    check(&[], "Hello a |");
+    check(&[said(4, Some("u3"), "user", "after")], "Hello a | after");
+    let instead = said(9, Some("u2"), "user", "instead");
+    check(&[said(4, Some("u3"), "user", "after"), instead.clone()], "Hello a (|) (after) instead");
+    check(&[instead], "Hello a (|) instead");
+}
+
+#[test]
 fn a_parent_may_stand_behind_its_child() {
     let home = home(&[said(3, Some("u2"), "user", "b"), said(2, Some("u1"), "assistant", "a")]);
     let later = said(4, Some("u3"), "assistant", "c");

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use sess_core::{Timestamp, message::Block};
 use sess_readers::{Entry, Foreign, Told};
@@ -697,6 +698,37 @@ fn of_two_files_of_one_session_the_one_that_was_changed_last_counts_and_the_othe
             );
             assert_eq!(problems, [what], "{}", case.agent);
         }
+    }
+}
+
+#[test]
+fn of_two_databases_the_one_in_which_the_session_was_changed_last_counts_and_the_other_is_told_of() {
+    let later = "UPDATE session SET time_updated = time_updated + 60000 WHERE parent_id IS NULL";
+    let of_docker = "UPDATE session_items
+        SET message_json = json_set(message_json, '$.created_at', '2026-11-15T00:00:00Z') WHERE message_json <> ''";
+    for (agent, path, other, sql) in [
+        ("opencode", ".local/share/opencode/opencode.db", ".local/share/opencode/opencode-beta.db", later),
+        ("docker-agent", ".cagent/session.db", "acme-api/session.db", of_docker),
+    ] {
+        let home = copy(agent);
+        let (path, other) = (home.path().join(path), home.path().join(other));
+        fs::create_dir_all(other.parent().expect("a directory")).expect("made");
+        fs::copy(&path, &other).expect("copied");
+        let check = |changed: &Path| {
+            let (sessions, problems) = list(home.path());
+            let is_there = |session: &Foreign| session.place.path == changed && !session.is_sub_agent();
+            assert!(sessions.iter().any(is_there), "{agent}: {sessions:?}");
+            assert!(problems.iter().all(|what| what.contains("also in")), "{problems:?}");
+            // One piece of news for each way, however many sessions that are.
+            let of_other =
+                problems.iter().filter(|what| what.contains(&format!("also in {}", changed.display())));
+            assert_eq!(of_other.count(), 1, "{agent}: {problems:?}");
+        };
+        check(&path);
+        let connection = Connection::open(&other).expect("opened");
+        connection.execute_batch(sql).expect("changed");
+        drop(connection);
+        check(&other);
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use sess_agent::confine;
 use sess_app::{Kind, Retention, SOON_DAYS};
-use sess_core::Source;
+use sess_core::{Source, redact::redact};
 use sess_readers::{Age, Archiving, Keeping, Pause, Reach};
 
 use super::{Context, progress::Progress};
@@ -70,6 +70,10 @@ pub async fn run(context: &Context, output: &Output, args: cli::Doctor) -> anyho
     checks.extend(check_index(context));
     checks.extend(check_retention(context).await);
     drop(progress);
+    for check in &mut checks {
+        // The name of a directory may hold a secret.
+        check.detail = redact(&check.detail).0.into_owned();
+    }
     let has = |outcome: &str| checks.iter().any(|check| check.outcome == outcome);
     let (is_damaged, has_failed, is_invalid) = (has("damaged"), has("failed"), has("invalid"));
     if output.json {

@@ -136,8 +136,10 @@ fn draw(context: &Context, output: &Output, agents: &[LiveAgent]) -> anyhow::Res
 
 fn summary(agents: &[LiveAgent]) -> String {
     let count = |state: LiveState| agents.iter().filter(|agent| agent.state == state).count();
-    let waiting = count(LiveState::NeedsInput);
-    format!("{} agents: {waiting} need input, {} busy", agents.len(), count(LiveState::Busy))
+    let (waiting, busy) = (count(LiveState::NeedsInput), count(LiveState::Busy));
+    let all = if agents.len() == 1 { "1 agent".to_owned() } else { format!("{} agents", agents.len()) };
+    let need = if waiting == 1 { "needs" } else { "need" };
+    format!("{all}: {waiting} {need} input, {busy} busy")
 }
 
 /// Returns the table, ready to be printed. Columns in which nobody has anything are left out.

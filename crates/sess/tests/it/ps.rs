@@ -208,6 +208,18 @@ fn a_registry_counts_for_the_process_that_it_names_and_no_later_one() {
 }
 
 #[test]
+fn a_registry_that_cannot_be_read_is_told_of() {
+    let world = World::new();
+    fs::create_dir_all(world.path(".claude")).expect("made");
+    let registry = world.path(".claude/sessions");
+    // A link to itself: nobody can read it, root neither.
+    std::os::unix::fs::symlink(&registry, &registry).expect("linked");
+    let run = world.run(["ps"]);
+    assert!(run.code == 0 && run.stderr.contains("notice: claude: "), "{run:?}");
+    assert!(run.stderr.contains(&*registry.to_string_lossy()), "{run:?}");
+}
+
+#[test]
 fn an_agent_is_busy_while_its_transcript_changes_and_has_messages_and_a_plan() {
     let world = World::new();
     let process = start(&world, "codex", &[]);

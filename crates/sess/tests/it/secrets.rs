@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     run_stage::{Chat, KEY, Stage},
-    world::Run,
+    world::{Run, World},
 };
 
 #[path = "../../../sess-core/src/redact/tests/secrets.rs"]
@@ -114,6 +114,30 @@ fn no_command_shows_a_secret_and_no_agent_gets_it_unmasked() {
     assert!(table.stdout.contains(FORMS[1].1) && table.stdout.contains("it was"), "{table:?}");
     let agent = sess(&stage, &[AGENT], ["runs", "--limit", "100", "--json", "--no-redact"]);
     assert!(agent.stdout.contains(FORMS[1].1), "the agent reaches them: {agent:?}");
+}
+
+#[test]
+fn a_secret_in_the_name_of_a_directory_is_in_no_notice() {
+    let world = World::new();
+    let secret = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd";
+    let dir = world.path(format!("w/{secret}"));
+    std::fs::create_dir_all(dir.join(".crush/crush.db")).expect("made");
+    let hidden = &secret[10..secret.len() - 4];
+    for args in [
+        &["list"][..],
+        &["list", "-v"],
+        &["list", "--json"],
+        &["snapshot"],
+        &["snapshot", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+    ] {
+        let mut command = world.command(args.iter().copied());
+        command.current_dir(&dir).stdin(std::process::Stdio::null());
+        let run: Run = command.output().expect("sess starts").into();
+        let told = format!("{}{}", run.stdout, run.stderr);
+        assert!(told.contains("crush.db") && !told.contains(hidden), "{args:?}: {run:?}");
+    }
 }
 
 /// A session works in its own directory, wherever the node runs that executes it.

@@ -176,9 +176,10 @@ impl Format {
         }
     }
 
-    /// Returns the text without the entry.
+    /// Returns the text without the entry, and without those of the innermost `made` containers that have nothing in them
+    /// then: a comment is something.
     pub fn remove(self, text: &str, entry: &Entry, made: usize) -> Result<String, Refusal> {
-        let mut expected = self.parse(text)?;
+        let before = self.parse(text)?;
         let (mark, body) = split_mark(text);
         let removed = match self {
             Self::Json(dialect) => json::remove(body, dialect, entry, made),
@@ -186,13 +187,16 @@ impl Format {
             Self::Yaml => yaml::remove(body, entry, made),
         };
         let body = removed.ok_or(Refusal::Style)?;
-        if let Some(expected) = &mut expected {
-            entry.take_out(expected, made);
-        }
-        let rest = self.parse(&body).map_err(|_| Refusal::Style)?;
         let said =
             |value: Option<Value>| value.map_or(Value::Object(Map::new()), |value| self.said(&value, entry));
-        if said(rest) == said(expected) { Ok(format!("{mark}{body}")) } else { Err(Refusal::Style) }
+        let rest = said(self.parse(&body).map_err(|_| Refusal::Style)?);
+        let without = |made| {
+            let mut expected = before.clone();
+            expected.iter_mut().for_each(|expected| entry.take_out(expected, made));
+            said(expected)
+        };
+        let is_expected = (0..=made).any(|made| without(made) == rest);
+        if is_expected { Ok(format!("{mark}{body}")) } else { Err(Refusal::Style) }
     }
 
     /// Tells whether a document says nothing.

@@ -51,7 +51,7 @@ pub fn insert(text: &str, dialect: Dialect, entry: &Entry) -> Result<(String, us
     Ok((put(text, &root, container, key, &value), made))
 }
 
-/// Takes an entry out, and the innermost `made` containers when nothing else is in them.
+/// Takes an entry out, and the innermost `made` containers when nothing else is in them, a comment neither.
 pub fn remove(text: &str, dialect: Dialect, entry: &Entry, made: usize) -> Option<String> {
     let mut text = {
         let root = tree(text, dialect).ok()??;
@@ -67,12 +67,19 @@ pub fn remove(text: &str, dialect: Dialect, entry: &Entry, made: usize) -> Optio
         let parent = root.at(&entry.path[..depth])?;
         let index =
             parent.children.iter().rposition(|child| child.key.as_ref() == Some(&entry.path[depth]))?;
-        if !parent.children[index].node.children.is_empty() {
+        if !is_bare(&text, &parent.children[index], &entry.path[depth]) {
             break;
         }
         text = cut(&text, dialect, parent, index);
     }
     Some(text)
+}
+
+/// Tells whether a container has nothing in it, nor anything but a colon behind its name.
+fn is_bare(text: &str, child: &Child, name: &str) -> bool {
+    let (key, node) = (Value::from(name).to_string(), &child.node);
+    let colon = text[child.start..node.start].strip_prefix(&key).map(str::trim);
+    colon == Some(":") && text[node.start + 1..node.end - 1].trim().is_empty()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -182,7 +182,12 @@ fn what_cannot_be_read_is_refused_with_the_place() {
     refuses(STRICT, "{\"servers\": []}", "servers is not an object in it");
     refuses(STRICT, "{\"servers\": null}", "servers is not an object in it");
     refuses(Format::Toml, "a = \n", "line 1: ");
-    refuses(Format::Yaml, "a: [1\n", "it cannot be read");
+    refuses(Format::Yaml, "a: [1\n", "it cannot be read (line ");
+    refuses(
+        Format::Yaml,
+        "a: 1\n---\nb: 2\n",
+        "it cannot be read (it has more than one document, and one is read); mend it first",
+    );
     refuses(STRICT, &"[".repeat(100_000), "fewer levels");
 }
 
@@ -254,6 +259,45 @@ fn what_others_changed_since_stays() {
         ("    command: \"/bin/sess\"\n", "    command: /bin/sess\n  b:\n    c: 1\n"),
         "a: 1\nservers:\n  b:\n    c: 1\n",
     );
+}
+
+#[test]
+fn a_comment_in_a_container_that_was_made_stays_in_it() {
+    let (before, open) = ("{\n  \"a\": 1\n}\n", "\"servers\": {\n");
+    let check = |edit: (&str, &str), rest: &str| {
+        let rest = format!("{{\n  {rest},\n  \"a\": 1\n}}\n");
+        leaves(RELAXED, &server(), before, edit, &rest);
+    };
+    check((open, "\"servers\": {\n    // \"db\": {}\n"), "\"servers\": {\n    // \"db\": {}\n  }");
+    check((open, "\"servers\": { // mine\n"), "\"servers\": { // mine\n  }");
+    check((open, "\"servers\": /* mine */ {\n"), "\"servers\": /* mine */ {}");
+    check(
+        ("/bin/sess\"\n    }\n", "/bin/sess\"\n    }\n    /* mine */\n"),
+        "\"servers\": {\n    /* mine */\n  }",
+    );
+    leaves(
+        RELAXED,
+        &hook(),
+        before,
+        ("\"Start\": [\n", "\"Start\": [\n      // mine\n"),
+        "{\n  \"hooks\": {\n    \"Start\": [\n      // mine\n    ]\n  },\n  \"a\": 1\n}\n",
+    );
+    leaves(
+        RELAXED,
+        &hook(),
+        before,
+        ("\"hooks\": {\n", "\"hooks\": {\n    // mine\n"),
+        "{\n  \"hooks\": {\n    // mine\n  },\n  \"a\": 1\n}\n",
+    );
+    let (key, command) = ("servers:\n", "    command: \"/bin/sess\"\n");
+    for (edit, rest) in [
+        ((key, "servers: # mine\n"), "a: 1\nservers: # mine\n"),
+        ((key, "servers:\n  # mine\n"), "a: 1\nservers:\n  # mine\n"),
+        ((command, "    command: \"/bin/sess\"\n  # mine\n"), "a: 1\nservers:\n  # mine\n"),
+        ((command, "    command: \"/bin/sess\"\n\n# mine\nb: 2\n"), "a: 1\n\n# mine\nb: 2\n"),
+    ] {
+        leaves(Format::Yaml, &server(), "a: 1\n", edit, rest);
+    }
 }
 
 #[test]

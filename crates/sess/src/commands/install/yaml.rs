@@ -16,9 +16,16 @@ pub fn parse(text: &str) -> Result<Option<Value>, String> {
     if !text.lines().any(is_said) {
         return Ok(None);
     }
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| match error.without_snippet() {
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            "it has more than one document, and one is read".to_owned()
+        }
         // The rest is a drawing of the place.
-        error.to_string().lines().next().unwrap_or_default().to_owned()
+        error => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
     })?;
     Ok((!value.is_null()).then_some(value))
 }
@@ -126,7 +133,8 @@ fn is_alone(text: &str, word: &str) -> bool {
     })
 }
 
-/// Takes out the lines of an entry, and those of its container when it was made for it and is empty now.
+/// Takes out the lines of an entry, and those of its container when it was made for it and nothing is in it now, a
+/// comment neither.
 pub fn remove(text: &str, entry: &Entry, made: usize) -> Option<String> {
     let ([container], Some(key)) = (entry.path.as_slice(), &entry.key) else { return None };
     let line = Line::of_key(text, container, "", 0)?;
@@ -154,10 +162,10 @@ pub fn remove(text: &str, entry: &Entry, made: usize) -> Option<String> {
         }
         end = at;
     }
-    let rest = text[end..].lines().find(|line| says(line));
-    let is_empty = end == line.end
-        || text[line.end..own.start].trim().is_empty()
-            && rest.is_none_or(|line| indentation(line).is_empty());
+    let is_blank = |line: &&str| line.trim().is_empty();
+    let rest = text[end..].lines().find(|line| !is_blank(line));
+    let is_empty =
+        text[line.value..own.start].trim().is_empty() && rest.is_none_or(|line| indentation(line).is_empty());
     let start = if made > 0 && is_empty { line.start } else { own.start };
     Some(format!("{}{}", &text[..start], &text[end..]))
 }
