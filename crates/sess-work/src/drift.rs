@@ -271,7 +271,7 @@ impl Work {
     /// shared.
     pub(crate) fn last_commit(&self, slug: &Slug, seen: &Seen) -> Result<Option<Oid>> {
         let is_mine = seen.record(slug).is_some_and(|record| record.claim.owner.includes(&self.owner));
-        let shared = match seen.shared_tip(slug) {
+        let shared = match seen.written_tip(slug) {
             // What was handed over and not pushed is nowhere but with its owner.
             Some(tip) if seen.view.branches.get(slug) != Some(tip) && !self.is_here(tip)? => None,
             tip => tip.cloned(),

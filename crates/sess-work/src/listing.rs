@@ -170,7 +170,7 @@ impl Work {
         // What its owner wrote is on the session's branch, as far as it was shared.
         let logs: Vec<String> = slugs
             .iter()
-            .map(|slug| match seen.shared_tip(slug) {
+            .map(|slug| match seen.written_tip(slug) {
                 Some(tip) => format!("{tip}:{}", Note::Log.path(slug)),
                 None => name(slug, Note::Log.file()),
             })
@@ -265,7 +265,7 @@ impl Work {
     pub fn show(&self, slug: &Slug, seen: &Seen) -> Result<Shown> {
         let row = self.list(seen)?.into_iter().find(|row| row.slug == *slug);
         let row = row.ok_or_else(|| crate::Error::from(crate::Refusal::NotFound(slug.clone())))?;
-        let tip = self.tip(slug)?.or_else(|| seen.shared_tip(slug).cloned());
+        let tip = self.tip(slug)?.or_else(|| seen.written_tip(slug).cloned());
         let claims = self.events(slug, seen)?;
         let landed = seen.tree.entries.get(slug).filter(|entry| entry.state == State::Completed);
         let plan = match landed.and_then(|entry| entry.files.get(PLAN_FILE)) {

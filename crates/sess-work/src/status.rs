@@ -79,7 +79,7 @@ impl Work {
                 let told = self.repo.git.text(["rev-list", "--left-right", "--count", &both])?;
                 let mut counts = told.split_whitespace().map(|count| count.parse().unwrap_or_default());
                 let (behind, ahead) = (counts.next().unwrap_or_default(), counts.next().unwrap_or_default());
-                let shared = seen.shared_tip(slug) == Some(tip);
+                let shared = seen.written_tip(slug) == Some(tip);
                 Some(BranchStatus { name: slug.branch(), ahead, behind, shared })
             }
         };

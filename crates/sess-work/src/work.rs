@@ -144,6 +144,14 @@ impl Seen {
         }
     }
 
+    /// Returns the last commit that others see of what a session wrote down: what waits to be merged shows that it is
+    /// completed, whoever has committed there since, and is told by what it was made of.
+    pub(crate) fn written_tip(&self, slug: &Slug) -> Option<&Oid> {
+        let waiting = self.record(slug).filter(|record| record.claim.waits());
+        let made_of = waiting.and_then(|record| record.claim.landed.as_ref()).map(|landed| &landed.tip);
+        made_of.or_else(|| self.view.branches.get(slug))
+    }
+
     /// Returns every session, whether it has a directory or only a claim.
     pub fn slugs(&self) -> Vec<Slug> {
         let mut slugs: Vec<Slug> = self.tree.entries.keys().chain(self.view.claims.keys()).cloned().collect();

@@ -175,6 +175,24 @@ fn without_a_workspace_a_conflict_with_a_review_leads_to_one() {
 }
 
 #[test]
+fn whoever_looks_at_what_was_reviewed_is_told_what_was_written_down() {
+    let lab = Lab::new();
+    let (ann, bob) = (by_request(&lab, "ann"), by_request(&lab, "bob"));
+    let (slug, _) = reviewed(&lab, &ann, "Looked at");
+    for own in [&bob, &ann] {
+        let seen = own.see().expect("seen");
+        let row = own.list(&seen).expect("listed").remove(0);
+        assert!(row.last_log.as_ref().is_some_and(|log| log.ends_with("wrote it")), "{row:?}");
+        for (note, words) in [(Note::Log, "wrote it"), (Note::Plan, "test it, too")] {
+            let text = own.noted(&slug, note, &seen).expect("read").expect("it was written");
+            assert!(text.contains(words), "{text}");
+        }
+        let drift = own.drift(&slug).expect("a drift");
+        assert_eq!((drift.refused, drift.files.outside), (Vec::new(), vec!["a.rs".to_owned()]));
+    }
+}
+
+#[test]
 fn final_notes_stay_with_what_is_completed_again() {
     let lab = Lab::new();
     let ann = by_request(&lab, "ann");
