@@ -427,9 +427,17 @@ impl Task<'_> {
     fn add(&self, hit: Hit) {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         // A fork copies what was said before it, with its ids: that was said once, in the session that began first.
+        // Codex gives messages none, and they are told by their times, to the millisecond, and words.
+        let is_codex = |hit: &Hit| self.sessions[hit.session].source == Source::Codex;
         let is_copy = |other: &Hit| {
-            let is_same = other.message_id == hit.message_id && other.at == hit.at;
-            hit.message_id.is_some() && is_same && other.session != hit.session
+            let is_same = match &hit.message_id {
+                Some(_) => true,
+                None => is_codex(&hit) && is_codex(other) && other.role == hit.role && other.text == hit.text,
+            };
+            is_same
+                && other.message_id == hit.message_id
+                && other.at == hit.at
+                && other.session != hit.session
         };
         let rank = |hit: &Hit| self.ranks[hit.session];
         if let Some(other) = hits.hits.iter().find(|other| is_copy(other)) {

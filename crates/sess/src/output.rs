@@ -20,6 +20,8 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+use crate::commands::progress::beside;
+
 /// The version of what `--json` prints. Fields are only ever added under one number.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -120,7 +122,7 @@ impl Output {
     /// Says something that is no data.
     pub fn say(&self, text: &str) {
         // Nobody is left to be told when stderr is gone.
-        let _gone = writeln!(io::stderr(), "{text}");
+        let _gone = beside(|| writeln!(io::stderr(), "{text}"));
     }
 
     /// Says what the person should know, and what stops nothing.
@@ -302,7 +304,8 @@ impl io::Write for Log {
     /// An event comes in one piece.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        io::stderr().write_all(redact(&text).0.as_bytes())?;
+        let masked = redact(&text).0;
+        beside(|| io::stderr().write_all(masked.as_bytes()))?;
         Ok(event.len())
     }
 

@@ -1386,6 +1386,30 @@ async fn what_a_thread_of_codex_has_in_another_file_is_found() {
     assert_eq!(machine.found(words("kumquat")).await, ["codex:019a0001 1: a ripe kumquat"]);
 }
 
+#[tokio::test]
+async fn a_message_that_forks_of_codex_share_is_of_the_one_that_began_first() {
+    let machine = Machine::of(&[]);
+    let begun = |at: &str, text: &str| {
+        let mut said = codex_said("user_message", text);
+        said["timestamp"] = at.into();
+        said
+    };
+    let shared = begun("2026-11-12T12:00:01.123Z", "a ripe kumquat");
+    let meta = |id: &str, at: &str| serde_json::json!({"id": id, "timestamp": at});
+    write_codex(
+        &machine,
+        "019a0001",
+        &meta("019a0001", "2026-11-12T12:00:00Z"),
+        std::slice::from_ref(&shared),
+    );
+    let mut fork = meta("019a0002", "2026-11-12T12:30:00Z");
+    fork["forked_from_id"] = "019a0001".into();
+    let own = begun("2026-11-12T12:30:01.000Z", "and a kumquat of its own");
+    write_codex(&machine, "019a0002", &fork, &[shared, own]);
+    let found = ["codex:019a0002 2: and a kumquat of its own", "codex:019a0001 1: a ripe kumquat"];
+    assert_eq!(machine.found(words("kumquat")).await, found);
+}
+
 /// Writes a conversation of Claude Code: a record for each message, with its own id and that of the one before it, whose
 /// words they are, and which sub-agent's work it is the result of.
 fn write_claude_tree(path: &std::path::Path, records: &[(&str, &str, &str, &str, Option<&str>)]) {

@@ -7,7 +7,10 @@ use serde_json::json;
 use sess_app::{App, Caller, Import, ImportedFile};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{Context, progress::Progress};
+use super::{
+    Context,
+    progress::{Progress, beside},
+};
 use crate::{
     cli,
     output::{Output, ReaderGone, exit_code, visible},
@@ -40,10 +43,10 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
             Ok(imported) => {
                 for warning in &imported.warnings {
                     let warning = format!("warning: {}: {warning}", file.display());
-                    progress.aside(|| output.say(&visible(&warning)));
+                    output.say(&visible(&warning));
                 }
                 for session in &imported.sessions {
-                    match progress.aside(|| acknowledge(output, &file, session)) {
+                    match beside(|| acknowledge(output, &file, session)) {
                         // The rest is brought in all the same.
                         Err(error) if error.is::<ReaderGone>() => {}
                         told => told?,
@@ -52,12 +55,12 @@ pub async fn import(context: &Context, output: &Output, args: cli::Import) -> an
                 for error in imported.refused {
                     let error = anyhow::Error::from(error);
                     worst = worst.max(exit_code(&error));
-                    progress.aside(|| output.fail(&error));
+                    beside(|| output.fail(&error));
                 }
             }
             Err(error) => {
                 worst = worst.max(exit_code(&error));
-                progress.aside(|| output.fail(&error));
+                beside(|| output.fail(&error));
             }
         }
     }

@@ -13,6 +13,25 @@ const SHOWN_AFTER: Duration = Duration::from_millis(500);
 /// How often it moves, whether or not anything is told: a clock that stands still looks like a program that hangs.
 const MOVES_EVERY: Duration = Duration::from_millis(100);
 
+/// The bar that is shown now, for whoever says something meanwhile and knows nothing of it.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Says something beside the progress that is shown, without the two running into each other.
+pub fn beside<T>(say: impl FnOnce() -> T) -> T {
+    // It is taken out meanwhile: what is said inside of this stands beside it already.
+    let bar = shown().take();
+    let Some(bar) = bar else { return say() };
+    let told = bar.suspend(say);
+    if !bar.is_finished() {
+        shown().get_or_insert(bar);
+    }
+    told
+}
+
+fn shown() -> MutexGuard<'static, Option<ProgressBar>> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What is done, and for how long already; a bar as soon as it is known how much there is to do.
 ///
 /// It is shown in a terminal alone, and gone when this is dropped: before anything is printed.
@@ -34,7 +53,10 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.set_message(what);
-        let timer = console::Term::stderr().is_term().then(|| Timer::start(bar.clone()));
+        let timer = console::Term::stderr().is_term().then(|| {
+            *shown() = Some(bar.clone());
+            Timer::start(bar.clone())
+        });
         Self { bar, timer: Mutex::new(timer) }
     }
 
@@ -54,13 +76,9 @@ impl Progress {
             drop(stop);
             // It does nothing that fails; if it did, there would be nothing to clear.
             let _ended = thread.join();
+            drop(shown().take());
         }
         self.bar.finish_and_clear();
-    }
-
-    /// Says something beside it, without the two running into each other.
-    pub fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
-        self.bar.suspend(say)
     }
 
     fn timer(&self) -> MutexGuard<'_, Option<Timer>> {
@@ -84,5 +102,84 @@ impl Timer {
             }
         });
         Self { stop, thread }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// A terminal that notes what it is told to write, and that a line is cleared.
+    #[derive(Clone, Debug, Default)]
+    struct Notes(Arc<Mutex<String>>);
+
+    impl Notes {
+        fn add(&self, what: &str) -> io::Result<()> {
+            self.0.lock().expect("not poisoned").push_str(what);
+            Ok(())
+        }
+    }
+
+    impl TermLike for Notes {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.add(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.add(text)
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.add("<cleared>")
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_said_meanwhile_takes_the_place_of_the_bar_and_the_bar_comes_back() {
+        let notes = Notes::default();
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(notes.clone())));
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
+        bar.set_message("looking");
+        *shown() = Some(bar.clone());
+        bar.tick();
+        for _ in 0..2 {
+            // Who says something may call others that do.
+            beside(|| beside(|| notes.add("notice"))).expect("said");
+        }
+        let told = notes.0.lock().expect("not poisoned").clone();
+        let words: Vec<&str> = told.split_whitespace().collect();
+        let told = words.concat();
+        assert!(told.contains("<cleared>noticelooking<cleared>noticelooking"), "{told}");
+        bar.finish_and_clear();
+        beside(|| ());
+        assert!(shown().is_none(), "one that is gone is not kept");
     }
 }

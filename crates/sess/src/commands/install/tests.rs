@@ -182,7 +182,7 @@ fn what_cannot_be_read_is_refused_with_the_place() {
     refuses(STRICT, "{\"servers\": []}", "servers is not an object in it");
     refuses(STRICT, "{\"servers\": null}", "servers is not an object in it");
     refuses(Format::Toml, "a = \n", "line 1: ");
-    refuses(Format::Yaml, "a: [1\n", "it cannot be read (line ");
+    refuses(Format::Yaml, "a: [1\n", "it cannot be read (unclosed bracket '['");
     refuses(
         Format::Yaml,
         "a: 1\n---\nb: 2\n",
