@@ -143,7 +143,7 @@ impl App {
                     Outcome::Empty => taken.empty += 1,
                     Outcome::Fuller { lost, changed } => taken.kept.push(KeptSnapshot { id, lost, changed }),
                     Outcome::Failed(reason) => {
-                        taken.failed.push(Unsaved { id, reason: context::plain(&reason) })
+                        taken.failed.push(Unsaved { id, reason: context::plain(&reason) });
                     }
                 }
             }
