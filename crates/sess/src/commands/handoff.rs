@@ -34,7 +34,7 @@ pub async fn run(context: &Context, output: &Output, args: cli::Handoff) -> anyh
     let handoff = context.app.handoff(&context.caller, &args.one.reference, context.redaction).await?;
     drop(progress);
     let is_dir_masked = handoff.dir.is_none() && handoff.session.cwd.is_some();
-    let dir = handoff.dir.clone().filter(|dir| can_be_named(dir));
+    let dir = handoff.dir.clone().filter(can_be_named);
     let is_dir_odd = handoff.dir.is_some() && dir.is_none();
     let id = handoff.session.id.split_once(':').map_or(&*handoff.session.id, |(_, id)| id).to_owned();
     let resume = handoff.resume.as_ref().map(|words| line(dir.as_deref(), words));
