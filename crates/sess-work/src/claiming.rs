@@ -137,8 +137,11 @@ impl Work {
             Workspace::Worktree => {}
             Workspace::None => return Ok(()),
         }
-        if self.workspace(slug).is_none() {
-            self.check_root()?;
+        // Nearly always all is well, and no git has to be asked.
+        if let Err(error) = self.check_root()
+            && self.workspace(slug).is_none()
+        {
+            return Err(error);
         }
         self.check_filters(&seen.view.base)
     }
