@@ -513,7 +513,7 @@ impl Work {
         notices: &mut Vec<String>,
     ) -> Result<()> {
         // What another process of this clone takes away at the same time is gone by then, and no notice.
-        let _turn = self.repo.lock("cleaning")?;
+        let turn = self.repo.lock("cleaning")?;
         self.forget_landed(slug)?;
         let tip = self.tip(slug)?;
         let has_landed = |tip: &Oid| self.repo.is_before_any(tip, landed);
@@ -542,14 +542,16 @@ impl Work {
         if let Some(tip) = tip {
             self.repo.remove_branch(slug, &tip)?;
         }
-        let shared = self.repo.look()?.branches.get(slug).cloned();
-        if let Some(shared) = shared.filter(|_| self.repo.remote.is_some()) {
-            if !has_landed(&shared)? {
+        // Nobody of this clone waits for a remote that takes its time.
+        drop(turn);
+        let shared = || -> Result<Option<Oid>> { Ok(self.repo.look()?.branches.get(slug).cloned()) };
+        if let Some(shared_tip) = shared()?.filter(|_| self.repo.remote.is_some()) {
+            if !has_landed(&shared_tip)? {
                 notices.push(goes_on("at the remote"));
                 return Ok(());
             }
-            let moved = self.repo.advance(&[Move { name, from: Some(shared), to: None }])?;
-            if moved != crate::Moved::Done {
+            let moved = self.repo.advance(&[Move { name, from: Some(shared_tip), to: None }])?;
+            if moved != crate::Moved::Done && shared()?.is_some() {
                 notices.push(format!("the branch {} is still at the remote", slug.branch()));
             }
         }

@@ -384,10 +384,15 @@ fn what_another_process_of_its_owner_has_cleaned_up_is_no_notice() {
         };
         let done: Vec<_> = thread::scope(|scope| {
             let all = [0; 3].map(|_| scope.spawn(complete));
-            // Whoever looks when it is over already is told so.
-            all.into_iter().filter_map(|one| one.join().expect("no panic").ok()).collect()
+            all.into_iter().map(|one| one.join().expect("no panic")).collect()
         });
+        // Whoever looks when it is over already is told so.
+        let (done, late): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
+        let done: Vec<_> = done.into_iter().flatten().collect();
         assert!(!done.is_empty(), "{slug} is completed by nobody");
+        for error in late.into_iter().filter_map(Result::err) {
+            assert_eq!(error.kind, Kind::WrongState, "{slug}: {error}");
+        }
         for done in done {
             assert_eq!(done.notices, Vec::<String>::new(), "{slug}");
         }
