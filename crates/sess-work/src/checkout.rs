@@ -25,6 +25,8 @@ use crate::{
 
 /// How many files a sentence names.
 pub(crate) const NAMED_MAX: usize = 5;
+/// How many files a command names, which is a line that somebody copies.
+const STASHED_MAX: usize = 100;
 /// Nobody changes a plan that is worked by.
 const FROZEN_MODE: u32 = 0o444;
 pub(crate) const OPEN_MODE: u32 = 0o644;
@@ -271,10 +273,12 @@ fn changed_unseen(checkout: &Git) -> Result<Vec<String>> {
     for line in told.split_terminator('\0') {
         let Some((head, name)) = line.split_once('\t') else { continue };
         let [mark, mode, oid, _stage] = head.split(' ').collect::<Vec<_>>()[..] else { continue };
+        if !is_unseen(mark) {
+            continue;
+        }
         // A sparse checkout has none of what it leaves out.
         let Ok(found) = fs::symlink_metadata(checkout.dir().join(name)) else { continue };
         match mode {
-            _ if !is_unseen(mark) => {}
             // A submodule has changes of its own.
             "160000" => {}
             "120000" => links.push((name, oid)),
@@ -309,11 +313,12 @@ pub(crate) fn status_command(checkout: &Path) -> String {
     format!("git -C {} status", crate::quoted(checkout.display()))
 }
 
-/// Returns the command that puts away files which git does not track, and nothing else.
+/// Returns the command that puts away files which git does not track, and nothing else. Of many it names the first ones:
+/// whoever tries again then is told of those that follow.
 pub(crate) fn stash_command(checkout: &Path, names: &[impl AsRef<str>]) -> String {
     // What means something in a pattern means itself in a name.
     let is_pattern = |name: &str| name.starts_with(':') || name.contains(['*', '?', '[', '\\']);
-    let paths = names.iter().map(AsRef::as_ref).map(|name| match is_pattern(name) {
+    let paths = names.iter().take(STASHED_MAX).map(AsRef::as_ref).map(|name| match is_pattern(name) {
         true => crate::quoted(format!(":(literal){name}")),
         false => crate::quoted(name),
     });
