@@ -76,8 +76,8 @@ impl Work {
             Error::failed(format!("cannot read {}: {error}", path.display())).next("git status")
         })?;
         let text = String::from_utf8_lossy(&bytes);
-        let is_under_way = |name: &str| self.repo.is_under_way(name);
-        if is_message(&text, &slug) || is_under_way("MERGE_HEAD")? || is_under_way("REVERT_HEAD")? {
+        let has_ref_here = |name: &str| self.repo.has_ref_here(name);
+        if is_message(&text, &slug) || has_ref_here("MERGE_HEAD")? || has_ref_here("REVERT_HEAD")? {
             return Ok(());
         }
         Err(Error::policy(format!("commits on {} begin with `[{slug}] `", slug.branch()))
@@ -95,7 +95,7 @@ impl Work {
         }
         let mut changed = staged_since(&git, "HEAD")?;
         // A merge changes what is unlike everything that it merges.
-        if self.repo.is_under_way("MERGE_HEAD")? {
+        if self.repo.has_ref_here("MERGE_HEAD")? {
             let merged = staged_since(&git, "MERGE_HEAD")?;
             changed.retain(|path| merged.contains(path));
         }
@@ -264,7 +264,7 @@ fn is_message(text: &str, slug: &Slug) -> bool {
 }
 
 impl Repo {
-    fn is_under_way(&self, name: &str) -> Result<bool> {
+    fn has_ref_here(&self, name: &str) -> Result<bool> {
         Ok(self.here.run(["rev-parse", "--verify", "--quiet", name])?.is_ok())
     }
 

@@ -418,26 +418,6 @@ fn a_plan_that_was_changed_by_hand_is_refused_until_it_is_amended() {
 }
 
 #[test]
-fn a_plan_that_the_branch_lost_comes_back_with_what_complete_says() {
-    let lab = Lab::new();
-    let own = work(&lab.clone_named("ann"));
-    let (slug, workspace) = claimed(&own, "Lost its plan");
-    commit(&lab, &workspace, "work.txt", "done\n");
-    let plan = format!("{}/SESSION.md", State::Active.dir_of(&slug));
-    let text = fs::read_to_string(workspace.join(&plan)).expect("read");
-    lab.git(&workspace, &["rm", "--quiet", &plan]);
-    lab.git(&workspace, &["commit", "--quiet", "--no-verify", "-m", "by hand"]);
-    let before = own.see().expect("seen").record(&slug).expect("claimed").claim.plan.clone();
-    check(own.complete(&slug, None), Kind::Policy, &format!("git show {}", before.short()));
-    let record = own.amend(&slug, Some(&text), "it was deleted").expect("put back");
-    assert_eq!((record.claim.plan, record.claim.amendments.len()), (before, 0), "nothing was amended");
-    assert!(workspace.join(&plan).is_file());
-    let again = own.amend(&slug, Some(&text), "it was deleted").expect_err("it is there");
-    assert_eq!(again.kind, Kind::WrongState, "{again}");
-    own.complete(&slug, None).expect("completed");
-}
-
-#[test]
 fn clocks_an_hour_apart_cost_nobody_their_work() {
     fn ahead() -> Timestamp {
         Timestamp::from_millis_clamped(now().as_millis() + 3_600_000)
