@@ -1,4 +1,5 @@
-//! What others commit on the branch of a pull request while it waits: completing again takes it in.
+//! What others commit on the branch of a pull request: completing again, giving it back, and whoever goes on with the
+//! session take it in.
 //!
 //! That branch has one commit of everything, with the session where it is when it has landed. What was changed since is
 //! brought to the branch that the commit was made of, where the session's directory is its own and active.
