@@ -188,9 +188,19 @@ pub(crate) fn title(text: &str) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default().trim_end();
     let most = line.char_indices().nth(CHARS_MAX).map_or(line.len(), |(end, _)| end);
-    let end = if is_masked_alike(text, most) { most } else { around_cut(text, most).start };
+    let mut end = if is_masked_alike(text, most) { most } else { around_cut(text, most).start };
+    while end < line.len() && !is_masked_before_dots(text, end) {
+        end = text[..end].trim_end().rfind(char::is_whitespace).unwrap_or(0);
+    }
     let shown = text[..end].trim_end();
     if end < line.len() { format!("{shown}…") } else { shown.to_owned() }
+}
+
+/// Tells whether what is masked of the beginning of a text stays masked when dots stand behind it: a value that ends in
+/// them looks like a sample.
+fn is_masked_before_dots(text: &str, end: usize) -> bool {
+    let shown = text[..end].trim_end();
+    is_masked_alike(text, shown.len()) && redact(&format!("{shown}…")).0 == format!("{}…", redact(shown).0)
 }
 
 /// Tells whether the beginning of a text is masked as it is where the whole stands.
@@ -232,6 +242,22 @@ mod tests {
             &format!("{y99} postgres://admin:hunter2secretpw@db.example.com/x"),
             &format!("{y99} postgres://admin:…"),
         );
+        for (before, secret) in [
+            ("", "DATABASE_PASSWORD=correcthorsebatterystaple99"),
+            ("Authorization:", "Bearer abcdefghijklmnop1234567890"),
+            ("", "password: hunter2Xk99qqZ"),
+            ("{\"password\":", "\"hunter2Xk99qqZ\"}"),
+        ] {
+            let value = secret.rsplit(['=', ' ']).next().expect("a value").trim_matches(['"', '}']);
+            for pad in 60..120 {
+                for end in ["", ".", ","] {
+                    let text =
+                        format!("{} {before} {secret}{end} is what I use, and it fails", "y".repeat(pad));
+                    let shown = redact(&title(&text)).0.into_owned();
+                    assert!(!shown.contains(&value[..8]), "{text}: {shown}");
+                }
+            }
+        }
         // One that is whole is masked where it is shown.
         check(&format!("see {key}\nnext"), &format!("see {key}"));
         check(&format!("see {key} {x90}"), &format!("see {key} {}…", &x90[..120 - 5 - key.len()]));
