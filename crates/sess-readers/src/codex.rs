@@ -65,8 +65,11 @@ impl Reader for Codex {
 
     fn title(&self, session: &Foreign) -> Result<Option<String>> {
         let (segments, _) = segments(&session.place.path)?;
-        let own_from = segments.last().map_or(0, |last| last.meta.own_from());
-        for segment in &segments {
+        let Some(last) = segments.last() else { return Ok(None) };
+        let own_from = last.meta.own_from();
+        // A fork is called by what was asked in it; what was asked before is called by it where that is nothing.
+        let (own, others): (Vec<_>, Vec<_>) = segments.iter().partition(|it| it.thread == last.thread);
+        for segment in own.into_iter().chain(others) {
             let end = segment.end.map_or(u64::MAX, |(end, _)| end);
             let mut opening = Opening::new(own_from..end);
             let mut lines = Lines::of_any(&segment.path)?;
@@ -87,15 +90,20 @@ impl Reader for Codex {
         let mut reading = Reading::new(session, take);
         reading.told.lacks_beginning = !is_whole;
         let mut next = 0;
-        for segment in &segments {
+        let mut title_before = None;
+        for (number, segment) in segments.iter().enumerate() {
             let flow = read_segment(segment, own_from, &mut next, &mut reading)?;
             if flow.is_break() {
                 return Ok(reading.told);
             }
+            // A fork is called by what was asked in it.
+            if segments.get(number + 1).is_some_and(|next| next.thread != segment.thread) {
+                title_before = title_before.or(reading.title.take());
+            }
         }
         let _ = reading.flush();
         // One that the index names is called that.
-        reading.told.title = reading.title.take().filter(|_| !session.is_title_sure);
+        reading.told.title = reading.title.take().or(title_before).filter(|_| !session.is_title_sure);
         Ok(reading.told)
     }
 
@@ -188,9 +196,12 @@ fn session(rollout: &Rollout, paths: &HashMap<String, PathBuf>) -> Result<Option
     let opening = opening(path, &ends, meta.own_from())?;
     // A compaction may take up the end, and instructions the beginning.
     is_spoken |= opening.is_spoken;
-    let base = base_title(&meta, paths, &rollout.id);
-    session.is_title_sure = ends.is_whole() && base.is_none();
-    session.title = base.as_deref().or(opening.title()).unwrap_or_default().to_owned();
+    let base = base_title(&meta, paths, rollout);
+    let here = opening.title();
+    let is_of_others = here.is_none() && base.others.is_some();
+    session.is_title_sure = ends.is_whole() && base.own.is_none() && !is_of_others;
+    let others = base.others.as_deref();
+    session.title = base.own.as_deref().or(here).or(others).unwrap_or_default().to_owned();
     session.updated_at = ends.said_at(updated_at, session.updated_at);
     meta.describe(&mut session);
     if !is_spoken {
@@ -222,12 +233,21 @@ fn opening(path: &Path, ends: &Ends, own_from: u64) -> Result<Opening> {
     Ok(opening)
 }
 
-/// Returns the title that the first prompt makes of a thread that goes on where another rollout ended; nothing where it
+/// The titles that the first prompts make where a thread goes on from.
+#[derive(Default)]
+struct BaseTitle {
+    /// In rollouts of its own: it was reverted.
+    own: Option<String>,
+    /// In those of the threads that it was forked from.
+    others: Option<String>,
+}
+
+/// Returns the titles that the first prompts make of a thread that goes on where another rollout ended; none where it
 /// begins in its own, or the first lines of the others do not tell.
-fn base_title(meta: &Meta, paths: &HashMap<String, PathBuf>, id: &str) -> Option<String> {
+fn base_title(meta: &Meta, paths: &HashMap<String, PathBuf>, rollout: &Rollout) -> BaseTitle {
     let own_from = meta.own_from();
-    let mut title = None;
-    let mut seen = vec![id.to_owned()];
+    let mut titles = BaseTitle::default();
+    let mut seen = vec![rollout.id.clone()];
     let mut base = meta.history_base();
     while let Some(found) = base.take().filter(|base| base.end > own_from) {
         if seen.len() == SEGMENTS_MAX || seen.contains(&found.rollout) {
@@ -240,13 +260,14 @@ fn base_title(meta: &Meta, paths: &HashMap<String, PathBuf>, id: &str) -> Option
         if files::opening(lines, |line| opening.see(line)).is_err() {
             break;
         }
-        // What the one before says counts more.
-        title = opening.title().map(str::to_owned).or(title);
         let thread = Rollout::at(path).map(|rollout| rollout.thread).unwrap_or_default();
+        let known = if thread == rollout.thread { &mut titles.own } else { &mut titles.others };
+        // What the one before says counts more.
+        *known = opening.title().map(str::to_owned).or(known.take());
         base = self::meta(path, &thread).ok().flatten().and_then(|meta| meta.history_base());
         seen.push(found.rollout);
     }
-    title
+    titles
 }
 
 /// A rollout as a part of a thread.

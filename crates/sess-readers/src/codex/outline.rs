@@ -22,6 +22,8 @@ pub(super) struct Outline {
     has_prompts: bool,
     /// What the person saw in each turn.
     shown: HashSet<(usize, u64)>,
+    /// What each compaction told the model to go on from, and the turn that it was in.
+    summaries: Vec<(usize, String)>,
     /// Something of the model's came since the turn began.
     is_answered: bool,
     calls: HashSet<u64>,
@@ -83,7 +85,12 @@ impl Outline {
             ("event_msg", "item_completed") => {
                 self.has_reasoning |= gist.item.as_ref().is_some_and(|item| item.kind == "Reasoning");
             }
-            ("compacted", _) => self.has_compactions = true,
+            ("compacted", _) => {
+                self.has_compactions = true;
+                let payload = line.payload().unwrap_or_default();
+                let told = json::field(&payload, "message").unwrap_or_default().to_owned();
+                self.summaries.push((self.turns.len() - 1, told));
+            }
             ("response_item", kind) if kind.ends_with("_call") => {
                 self.calls.extend(gist.call_id.as_deref().or(gist.id.as_deref()).map(name));
             }
@@ -138,14 +145,28 @@ impl Outline {
         self.has_prompts && self.has(number, content, is_shown)
     }
 
-    /// Tells whether an answer that the model saw in the line with this number is written down as the person saw it.
+    /// Tells whether an answer that the model saw in the line with this number is written down as the person saw it, or was
+    /// none to the person: a compaction asks the model for a summary.
     pub(super) fn has_answer(&self, number: u64, content: &[Block]) -> bool {
-        self.has(number, content, |turn| turn.has_answers)
+        self.has(number, content, |turn| turn.has_answers) || self.is_summary(number, content)
+    }
+
+    fn is_summary(&self, number: u64, content: &[Block]) -> bool {
+        let place = self.place(number);
+        let told =
+            |text: &str| self.summaries.iter().any(|(turn, told)| *turn == place && told.contains(text));
+        let is_told = |block: &Block| matches!(block, Block::Text { text } if !text.trim().is_empty() && told(text.trim()));
+        content.iter().any(is_told)
+    }
+
+    /// Returns the turn that the line with this number belongs to.
+    fn place(&self, number: u64) -> usize {
+        self.turns.partition_point(|turn| turn.start <= number).saturating_sub(1)
     }
 
     /// Tells whether the turn has it, or one beside it these words: what one saw may be written after what the other said.
     fn has(&self, number: u64, content: &[Block], has: impl Fn(&Turn) -> bool) -> bool {
-        let place = self.turns.partition_point(|turn| turn.start <= number).saturating_sub(1);
+        let place = self.place(number);
         let beside = place.saturating_sub(1)..=place + 1;
         let is_shown = |text: u64| beside.clone().any(|turn| self.shown.contains(&(turn, text)));
         self.turns.get(place).is_some_and(has) || texts(content).any(is_shown)

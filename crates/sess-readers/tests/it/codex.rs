@@ -85,6 +85,10 @@ fn a_fork_begins_in_the_file_of_the_thread_that_it_was_forked_from() {
     let (sessions, _) = list(temp.path());
     let is_archived = |id: &str| sessions.iter().any(|it| it.id.as_str() == id && it.is_archived);
     assert!(is_archived(C) && !is_archived(B));
+    // Codex calls it by what was asked in it.
+    for (id, title) in [(A, "a1"), (B, "b1"), (C, "c1")] {
+        assert_eq!(titles(temp.path(), id), [title; 3]);
+    }
 }
 
 #[test]
@@ -465,8 +469,11 @@ fn a_thread_that_goes_on_where_a_file_ended_is_called_by_the_first_prompt_in_tha
     rollout(temp.path(), "sessions", &format!("{A}_{B}"), 3, &[meta(A, &base), ask("a3")]);
     assert_eq!(titles(temp.path(), A), ["a1"; 3]);
     let base = json!({"history_base": {"thread_id": B, "end_ordinal_exclusive": 4}});
-    rollout(temp.path(), "sessions", C, 4, &[meta(C, &base), ask("c1")]);
+    rollout(temp.path(), "sessions", C, 4, &[meta(C, &base), say("c0")]);
     assert_eq!(titles(temp.path(), C), ["a1"; 3]);
+    // Another thread is called by what was asked in it.
+    rollout(temp.path(), "sessions", C, 4, &[meta(C, &base), ask("c1")]);
+    assert_eq!(titles(temp.path(), C), ["c1"; 3]);
     let base = json!({"history_base": {"thread_id": A, "end_ordinal_exclusive": 1}});
     rollout(temp.path(), "sessions", C, 1, &[meta(C, &base), ask("c1")]);
     assert_eq!(titles(temp.path(), C), ["c1"; 3]);
@@ -512,6 +519,10 @@ fn a_turn_of_which_only_the_model_saw_the_messages_has_them() {
         check(&[&new[..], &[asked(hidden), answered("5")]].concat(), "3 4 5");
         check(&[&[asked(hidden), answered("5")], &new[..]].concat(), "5 3 4");
     }
+    // What the model is asked to sum up is no answer of its.
+    let summed = json!({"type": "compacted", "payload": {"message": "Go on from this: a summary."}});
+    let compaction = [started.clone(), answered("a summary."), summed, started.clone()];
+    check(&[&new[..], &compaction, &new].concat(), "3 4 | 3 4");
     // That begins like what the person may say as well.
     for said in
         ["<div> is broken, why?", "<skill> is unknown", "<image name=a> or <b>?", "<", "<>", "<external_"]
