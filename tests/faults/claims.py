@@ -128,7 +128,8 @@ class Round:
         if len(winners) > 1:
             raise Broken(f"{len(winners)} have {self.slug}: {', '.join(clone.name for clone in winners)}")
         for clone, done in ended.items():
-            if done.code not in (0, 4, -signal.SIGKILL) and not advice(done):
+            # A git of a victim's may be killed before the victim is, which says then that it got no answer.
+            if clone not in victims and done.code not in (0, 4, -signal.SIGKILL) and not advice(done):
                 raise Broken(f"{clone.name} neither has it nor knows who does: {done.told[-400:]}")
         judge = self.rng.choice([clone for clone in self.clones if clone not in victims])
         holder = self.show(judge).get("holder")
