@@ -650,20 +650,27 @@ fn a_hostile_name_runs_nothing_and_breaks_no_line() {
     assert!(!trailers.contains("forged") && trailers.trim().len() == 40, "{trailers}");
 }
 
-#[test]
-fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
-    let lab = Lab::new();
+/// Has these bytes for templates where everybody finds them, and a session that was planned before.
+fn with_templates(lab: &Lab, names: &[&str], bytes: &[u8]) -> (Work, Slug) {
     let (own, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
     let slug = planned(&own, "Before");
     lab.git(&hand, &["pull", "--quiet"]);
     let dir = hand.join("_AGENTS/sessions/_templates");
     fs::create_dir_all(&dir).expect("made");
-    for name in ["SESSION.md.j2", "session-env.template.j2", "kb-merge-SESSION.md.j2"] {
-        fs::write(dir.join(name), "{% if %}\n{{ SESSION_SLUG").expect("written");
+    for name in names {
+        fs::write(dir.join(name), bytes).expect("written");
     }
     lab.git(&hand, &["add", "."]);
     lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
     lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+    (own, slug)
+}
+
+#[test]
+fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
+    let lab = Lab::new();
+    let names = ["SESSION.md.j2", "session-env.template.j2", "kb-merge-SESSION.md.j2"];
+    let (own, slug) = with_templates(&lab, &names, b"{% if %}\n{{ SESSION_SLUG");
     let draft = Draft { title: "After".to_owned(), ..Draft::default() };
     let told = check(
         own.draft(None, &draft, None),
@@ -690,21 +697,12 @@ fn a_template_that_does_not_parse_is_named_and_stops_no_claim() {
 fn a_template_that_is_no_text_is_named_like_one_that_does_not_parse() {
     for (le, mark) in [(true, true), (false, true), (true, false)] {
         let lab = Lab::new();
-        let (own, hand) = (work(&lab.clone_named("ann")), lab.clone_named("hand"));
-        let slug = planned(&own, "Before");
-        lab.git(&hand, &["pull", "--quiet"]);
-        let dir = hand.join("_AGENTS/sessions/_templates");
-        fs::create_dir_all(&dir).expect("made");
         let text = "# Session: {{ TITLE }}\n\n## Context\n\n{{ CONTEXT }}\n";
         let units = mark.then_some(0xfeff).into_iter().chain(text.encode_utf16());
         let bytes = |unit: u16| if le { unit.to_le_bytes() } else { unit.to_be_bytes() };
         let bytes: Vec<u8> = units.flat_map(bytes).collect();
-        for name in ["SESSION.md.j2", "session-env.template.j2"] {
-            fs::write(dir.join(name), &bytes).expect("written");
-        }
-        lab.git(&hand, &["add", "."]);
-        lab.git(&hand, &["commit", "--quiet", "-m", "templates"]);
-        lab.git(&hand, &["push", "--quiet", "origin", "HEAD:main"]);
+        let names = ["SESSION.md.j2", "session-env.template.j2"];
+        let (own, slug) = with_templates(&lab, &names, &bytes);
         let draft = Draft { title: "After".to_owned(), ..Draft::default() };
         let told = check(
             own.draft(None, &draft, None),
